@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -21,7 +20,7 @@ from safetensors.numpy import save_file
 
 from privmix.data import open_dataset
 from privmix.errors import InvalidInput, StorageError
-from tests.data.helpers import idx_bytes, png
+from tests.data.helpers import idx_bytes, png, write
 
 FORMATS = ["idx", "idx.gz", "npz", "npy", "csv", "csv.gz", "parquet", "images.parquet", "png"]
 FORMATS += ["jsonl", "jsonl.gz", "arrow", "stream.arrow", "images.arrow", "feather", "safetensors", "saved"]
@@ -31,47 +30,41 @@ SECRET = "Smith"
 FUZZ = settings(max_examples=60)
 
 
+TEXT_CSV = 'text,label\n"Smith\n, ""A""",0\nü,1\n,1\nSmith,0\n'
+LABELS = [0, 1, 1, 0]
+TEXT_CELLS = {"text": ["Smith", "ü", None, ""], "label": ["0", "1", "1", "0"]}
+
+
 @cache
 def valid(kind: str) -> bytes:
-    """A small, valid file of the kind."""
-    generator = np.random.default_rng(0)
-    x = generator.integers(0, 256, size=(4, 3, 3), dtype=np.uint8)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "file"
-        if kind.startswith("idx"):
-            path.write_bytes(idx_bytes(x))
-        elif kind == "npz":
-            with path.open("wb") as file:
-                np.savez_compressed(file, x=x, y=np.arange(4) % 2)
-        elif kind == "npy":
-            with path.open("wb") as file:
-                np.save(file, x)
-        elif kind.startswith("csv"):
-            path.write_text("a,b,label\n1,2,0\n3,4,1\n5,6,1\n7,8,0\n")
-        elif kind.startswith("text.csv"):
-            path.write_text('text,label\n"Smith\n, ""A""",0\nü,1\n,1\nSmith,0\n')
-        elif "jsonl" in kind:
-            value = "Smith" if kind.startswith("text") else 1.5
-            rows = [{"text" if kind.startswith("text") else "a": value, "label": label} for label in (0, 1, 1, 0)]
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        elif kind == "safetensors":
-            save_file({"x": x.astype(np.float32), "y": np.arange(4) % 2}, path)
-        elif kind == "png":
-            path.write_bytes(png(x[0]))
-        else:
-            write_table(kind, path, table(kind, x))
-        content = path.read_bytes()
+    x = np.random.default_rng(0).integers(0, 256, size=(4, 3, 3), dtype=np.uint8)
+    plain = kind.removesuffix(".gz")
+    if plain in ("idx", "png"):
+        content = idx_bytes(x) if plain == "idx" else png(x[0])
+    elif plain == "text.csv":
+        content = TEXT_CSV.encode()
+    elif plain == "text.jsonl":
+        content = b"".join(b'{"text": "Smith", "label": %d}\n' % label for label in LABELS)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"d.{plain}"
+            if plain in ("csv", "jsonl"):
+                write(path, x[:, 0, :2], LABELS)
+            elif plain == "npz":
+                np.savez_compressed(path, x=x, y=LABELS)
+            elif plain == "npy":
+                np.save(path, x)
+            elif plain == "safetensors":
+                save_file({"x": x.astype(np.float32), "y": np.array(LABELS)}, path)
+            else:
+                write_table(plain, path, x)
+            content = path.read_bytes()
     return gzip.compress(content, mtime=0) if kind.endswith(".gz") else content
 
 
-def table(kind: str, x: np.ndarray) -> pa.Table:
-    if kind.startswith("text"):
-        return pa.table({"text": ["Smith", "ü", None, ""], "label": ["0", "1", "1", "0"]})
-    column = [png(image) for image in x] if "images" in kind else x.reshape(4, -1).tolist()
-    return pa.table({"image" if "images" in kind else "x": column, "label": [0, 1, 1, 0]})
-
-
-def write_table(kind: str, path: Path, content: pa.Table) -> None:
+def write_table(kind: str, path: Path, x: np.ndarray) -> None:
+    column = {"image": [png(image) for image in x]} if "images" in kind else {"x": x.reshape(4, -1).tolist()}
+    content = pa.table(TEXT_CELLS if kind.startswith("text") else {**column, "label": LABELS})
     if kind.endswith("parquet"):
         pq.write_table(content, path)
     elif kind == "feather":

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from privmix.data import open_dataset
-from privmix.data.columns import check_header, usable_names
+from privmix.data.columns import check_header
 from privmix.data.dialect import Dialect
 from privmix.data.header import columns_of
 from privmix.errors import InvalidInput
@@ -151,33 +151,3 @@ def test_columns_without_a_name_of_their_own(tmp_path: Path) -> None:
             open_dataset(data, **options)
         with refuses("columns"):
             open_dataset(data, number_columns=["dose"], **options)
-
-
-@pytest.mark.parametrize(
-    ("header", "label"), [("age,Y", "y"), ("age,y ", "y"), ("age,outcome", "outcom"), ("age,ill", "ILL")]
-)
-def test_a_name_that_is_not_there_is_compared_with_those_that_are(tmp_path: Path, header: str, label: str) -> None:
-    path = tmp_path / "d.csv"
-    path.write_text(f"{header}\n1,a\n")
-    for data in (path, pandas.read_csv(path)):
-        with pytest.raises(InvalidInput) as refused:
-            open_dataset(data, classes=["a", "b"], label_column=label)
-        assert f"for example {header.partition(',')[2]!r}" in refused.value.allowed
-        assert "'age'" in refused.value.allowed
-
-
-def test_lines_in_quotes_as_a_whole(tmp_path: Path) -> None:
-    path = tmp_path / "d.csv"
-    path.write_text('"age;""job"";y"\n"3;""x"";no"\n')
-    for dialect in (Dialect(), Dialect(";")):
-        with pytest.raises(InvalidInput, match="header of"):
-            open_dataset(path, classes=["no", "yes"], label_column="y", columns=["age"], dialect=dialect)
-    with pytest.raises(InvalidInput, match="quotes around single cells"):
-        columns_of(path, Dialect(";"))
-
-
-def test_lists_in_errors_show_whole_names() -> None:
-    names = [f"a name of column {place}" for place in range(40)]
-    shown = InvalidInput("columns", names, "others").shown
-    assert shown == f"[{names[0]!r}, {names[1]!r}, {names[2]!r}, ... (40)]"
-    assert usable_names(["a", "b"]) == ["a", "b"]

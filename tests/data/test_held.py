@@ -81,13 +81,6 @@ def test_tables_of_any_kind_are_the_same_records(name: str) -> None:
         open_dataset(data, classes=CLASSES, number_columns=["c"])
 
 
-def test_arrow_files_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
-    for part in range(3):
-        pyarrow.parquet.write_table(pa.table(FRAME).slice(part, 1), tmp_path / f"{part}.parquet")
-    data = pyarrow.dataset.dataset(tmp_path, format="parquet")
-    assert read(data, classes=CLASSES, number_columns=["a", "b"]) == WANTED
-
-
 def test_splits_of_streams_are_found_by_name() -> None:
     made = datasets.IterableDatasetDict(
         {"validation": datasets.IterableDataset.from_generator(records, features=FEATURES)}
@@ -200,8 +193,6 @@ def test_images_and_numbers_do_not_stand_side_by_side(size: int) -> None:
 
 
 class Indexed(Dataset[Any]):
-    """A dataset of torch's, as people write them."""
-
     def __init__(self, inputs: list[Any], labels: Any = Y) -> None:
         self.inputs, self.labels = inputs, labels
 

@@ -104,15 +104,6 @@ def test_what_a_model_takes_is_a_declaration(tmp_path: Path) -> None:
         opened(tmp_path, colour="blue")
 
 
-def test_other_modes_become_colour(tmp_path: Path) -> None:
-    fill(tmp_path)
-    Image.fromarray(IMAGES[0]).convert("RGBA").save(tmp_path / "dog" / "b.png")
-    Image.fromarray(IMAGES[1]).convert("L").save(tmp_path / "dog" / "a.PNG")
-    data = opened(tmp_path).read()
-    assert np.array_equal(data.x[2], IMAGES[0])
-    assert data.x.shape == (3, 5, 6, 3)
-
-
 @pytest.mark.parametrize("content", [b"", b"Smith", png(IMAGES[0])[:60]])
 def test_damaged_and_odd_images_are_refused_silently(tmp_path: Path, content: bytes) -> None:
     fill(tmp_path)
@@ -405,12 +396,6 @@ def test_a_long_image_does_not_become_a_huge_one(tmp_path: Path) -> None:
 def test_image_sizes_that_are_none(tmp_path: Path, size: Any) -> None:
     with refuses("image_size"):
         opened(fill(tmp_path), image_size=size)
-
-
-def test_no_images(tmp_path: Path) -> None:
-    (tmp_path / "cat").mkdir()
-    with pytest.raises(InvalidInput, match="no image"):
-        opened(tmp_path)
 
 
 def test_an_image_that_announces_gigabytes_is_refused_undecoded(tmp_path: Path) -> None:

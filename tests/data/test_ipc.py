@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -99,23 +98,13 @@ def test_saved_splits(tmp_path: Path) -> None:
         open_dataset(tmp_path / "d", columns=["text"], split="test", classes="ClassLabel")
 
 
-def test_saved_images_and_numbers(tmp_path: Path) -> None:
+def test_saved_images(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="makes the dataset that is read")
-    label = datasets.ClassLabel(names=["cat", "dog"])
-    kinds = datasets.Features({"image": datasets.Image(), "label": label})
-    images = [Image.open(io.BytesIO(png(image))) for image in IMAGES]
+    kinds = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])})
+    images = [Image.fromarray(image) for image in IMAGES]
     datasets.Dataset.from_dict({"image": images, "label": [0, 1, 1, 0]}, features=kinds).save_to_disk(tmp_path / "i")
-    assert np.array_equal(
-        open_dataset(tmp_path / "i", image_size=(5, 6), colour="rgb", classes="ClassLabel").read().x, IMAGES
-    )
-    vector = datasets.Sequence(datasets.Value("float32"), length=3)
-    kinds = datasets.Features({"v": vector, "label": label})
-    datasets.Dataset.from_dict({"v": X, "label": [0, 1, 1, 0]}, features=kinds).save_to_disk(tmp_path / "v")
-    assert np.array_equal(open_dataset(tmp_path / "v", classes="ClassLabel").read().x, X)
-    kinds = datasets.Features({"a": datasets.Value("int32"), "b": datasets.Value("float64"), "label": label})
-    columns = {"a": [1, 2], "b": [0.5, 1.5], "label": [1, 0]}
-    datasets.Dataset.from_dict(columns, features=kinds).save_to_disk(tmp_path / "n")
-    assert open_dataset(tmp_path / "n", classes="ClassLabel").read().x.tolist() == [[1.0, 0.5], [2.0, 1.5]]
+    found = open_dataset(tmp_path / "i", image_size=(5, 6), colour="rgb", classes="ClassLabel").read()
+    assert np.array_equal(found.x, IMAGES)
 
 
 def saved_by_hand(folder: Path) -> Path:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas
 import pytest
 
 from privmix.data import open_dataset
@@ -81,12 +80,10 @@ def test_what_is_read_is_declared_whatever_the_lines_hold(tmp_path: Path, option
     ("rows", "options", "field"),
     [
         ("", {}, "number of records"),
-        ("\n \n", {}, "number of records"),
         ("[1, 2]\n", {}, "d.jsonl"),
         ('"Smith"\n', {}, "d.jsonl"),
         ('{"x": 1, "label": 0}\n["Smith"]\n', {}, "d.jsonl"),
         ('{"x": 1, "label": 0}\n{"x": "Smith\n', {}, "d.jsonl"),
-        ('{"x": 1, "label": 0} {"x": 1, "label": 0}\n', {}, "d.jsonl"),
         ('[\n{"x": 1, "label": 0}\n]\n', {}, "d.jsonl"),
         ('{"x": NaN, "label": 0}\n', {}, "d.jsonl"),
         ('{"x": 1e999, "label": 0}\n', {}, "d.jsonl"),
@@ -100,22 +97,16 @@ def test_what_is_read_is_declared_whatever_the_lines_hold(tmp_path: Path, option
         ([{"x": 1}], {}, "column label"),
         ([{"label": 0}], {}, "column x"),
         ([{"x": SECRET, "label": 0}], {}, "column x"),
-        ([{SECRET: "x", "label": 0}], {}, "column x"),
-        ([{"x": 1, "label": 0}, {"x": SECRET, "label": 0}], {}, "column x"),
-        ([{"x": 1, "label": 0}, {"x": None, "label": 0}], {}, "column x"),
         ([{"x": 1, "label": 0}, {"label": 0}], {}, "column x"),
         ([{"x": 1, "label": None}], {}, "column label"),
         ([{"x": 1, "label": 0}, {"x": 1}], {}, "column label"),
         ([{"x": 1, "label": [SECRET]}], {}, "label"),
         ([{"x": 1, "label": SECRET}], {}, "label"),
-        ([{"x": 1, "label": 2}], {}, "label"),
         ([{"x": [1], "label": 0}, {"x": [1, 2], "label": 0}], LIST, "column x"),
-        ([{"x": [1], "label": 0}, {"x": [SECRET], "label": 0}], LIST, "column x"),
         ([{"x": [1], "label": 0}, {"x": None, "label": 0}], LIST, "column x"),
         ([{"x": 1, "label": 0}], {"number_columns": ["z"], "feature_length": 1}, "column z"),
         ([{"x": 1, "label": 0}], LIST, "column x"),
         ([{"x": {"a": SECRET}, "label": 0}], {"columns": ["x"]}, "column x"),
-        ([{"x": 1, "label": 0}, {"x": {"a": SECRET}, "label": 0}], {"columns": ["x"]}, "column x"),
         ([{"x": 10**350, "label": 0}], {"columns": ["x"]}, "column x"),
         ([{"x": 1, "label": 0}], {"image_size": 3}, "image_size"),
     ],
@@ -136,18 +127,6 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     path = write(tmp_path, '{"x": "' + "y" * 100 + '", "label": 0}\n')
     with pytest.raises(InvalidInput, match="lines of less than 100 bytes"):
         open_dataset(path, classes=2, columns=["x"]).read()
-
-
-def test_an_array_is_refused_with_a_conversion_that_works(tmp_path: Path) -> None:
-    rows = [{"age": 1, "label": "cat"}, {"age": 2, "label": "dog"}]
-    path = write(tmp_path, json.dumps(rows), "a.json")
-    with pytest.raises(InvalidInput) as error:
-        open_dataset(path, number_columns=["age"], classes=CLASSES).read()
-    assert error.value.field == str(path)
-    assert 'to_json("a.jsonl", orient="records", lines=True)' in str(error.value)
-    pandas.read_json(path).to_json(tmp_path / "a.jsonl", orient="records", lines=True)
-    data = open_dataset(tmp_path / "a.jsonl", number_columns=["age"], classes=CLASSES).read()
-    assert (data.x.ravel().tolist(), data.y.tolist()) == ([1, 2], [0, 1])
 
 
 def test_json_beside_data_describes_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from privmix.data import open_dataset
 from privmix.errors import InvalidInput
 from privmix.jobs.columns import Columns
-from tests.data.helpers import write
+from tests.data.helpers import columns, png, write
 from tests.refusals import refuses
 
 datasets = pytest.importorskip("datasets")
@@ -181,3 +181,69 @@ def test_a_list_of_labels_is_no_label() -> None:
             make()
         assert refused.value.field == "label"
         assert "single-label classification" in refused.value.allowed
+
+
+ANIMALS = ["cat", "dog"]
+INPUTS = np.arange(12, dtype=np.float32).reshape(4, 3)
+PLACES = np.array([0, 1, 1, 0])
+ANIMAL_LABELS = [ANIMALS[label] for label in PLACES]
+
+
+FILES = ["d.csv", "d.parquet", "d.feather", "d.jsonl", "d.npz", "x.npy", "d.safetensors", "train-images-idx2-ubyte"]
+FORMATS: dict[str, Callable[[Path, Any], Any]] = {
+    **{name: lambda folder, y, name=name: write(folder / name, INPUTS, y) for name in FILES},
+    "folder of npy": lambda folder, y: write(folder / "x.npy", INPUTS, y).parent,
+    "folder of idx": lambda folder, y: write(folder / "train-images-idx2-ubyte", INPUTS, y).parent,
+    "pandas": lambda _, y: pandas.DataFrame(columns(INPUTS, y)),
+    "polars": lambda _, y: polars.DataFrame(columns(INPUTS, y)),
+    "arrays": lambda _, y: INPUTS if y is None else (INPUTS, y),
+    "frame and labels": lambda _, y: (
+        (pandas.DataFrame(columns(INPUTS)), y) if y is not None else pandas.DataFrame(columns(INPUTS))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_labels_may_be_there_or_not(kind: str, tmp_path: Path) -> None:
+    more: dict[str, Any] = {"number_columns": list("abc")} if kind == "d.jsonl" else {}
+    for y in (PLACES, None):
+        (tmp_path / str(y is None)).mkdir()
+        data = FORMATS[kind](tmp_path / str(y is None), y)
+        source = open_dataset(data, classes=ANIMALS, labelled=False, **more)
+        assert source.schema.records == len(INPUTS)
+        assert np.array_equal(np.concatenate(list(source.inputs(3))), INPUTS)
+        with pytest.raises(InvalidInput):
+            source.read()
+
+
+def test_hugging_face_and_tables(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="makes the dataset that is read")
+    found = open_dataset(datasets.Dataset.from_dict(columns(INPUTS)), classes=ANIMALS, labelled=False)
+    assert np.array_equal(np.concatenate(list(found.inputs(8))), INPUTS)
+    table = open_dataset(
+        write(tmp_path / "d.parquet", INPUTS, ANIMAL_LABELS), columns=["label", "a"], classes=ANIMALS, labelled=False
+    )
+    assert next(table.inputs(1)).tolist() == [["cat", 0.0]]
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_images_without_classes(flat: bool, tmp_path: Path) -> None:
+    for number, name in enumerate(ANIMAL_LABELS):
+        folder = tmp_path if flat else tmp_path / name
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number}.png").write_bytes(png(np.full((2, 2), number, np.uint8)))
+    source = open_dataset(tmp_path, classes=ANIMALS, labelled=False, image_size=2, colour="grey")
+    read = [int(x) for batch in source.inputs(3) for x in batch[:, 0, 0]]
+    assert source.names == tuple(
+        f"{number}.png" if flat else f"{ANIMAL_LABELS[number]}/{number}.png" for number in read
+    )
+    assert sorted(read) == [0, 1, 2, 3]
+    if flat:
+        with pytest.raises(InvalidInput, match="no dataset"):
+            open_dataset(tmp_path, classes=ANIMALS, image_size=2, colour="grey")
+
+
+def test_labels_that_are_there_are_not_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("a,label\n1,\n2,what\n")
+    source = open_dataset(tmp_path / "d.csv", classes=ANIMALS, labelled=False)
+    assert np.concatenate(list(source.inputs(8))).tolist() == [[1.0], [2.0]]

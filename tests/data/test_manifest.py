@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 from collections.abc import Callable, Iterator
@@ -16,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from privmix.data import ArraySource, Source, open_dataset
-from privmix.data.csv import _Starts
-from privmix.data.manifest import Manifest
+from privmix.errors import InvalidInput
 from tests.data.helpers import png, write, write_mnist
 
 N = 57
+Maker = Callable[[Path], Source]
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (N, 2)).astype(np.float32)
 Y = RNG.integers(0, 2, N)
@@ -52,26 +53,22 @@ def csv_lines(end: str = "\n") -> str:
     return f"a,b,label{end}" + end.join(rows)
 
 
-def csv(folder: Path) -> Source:
-    (folder / "d.csv").write_text(csv_lines())
+def csv(folder: Path, end: str = "\n") -> Source:
+    (folder / "d.csv").write_bytes(csv_lines(end).encode())
     return open_dataset(folder / "d.csv", classes=2)
 
 
 def csv_by_returns(folder: Path) -> Source:
-    (folder / "d.csv").write_bytes(csv_lines("\r\n").encode())
-    return open_dataset(folder / "d.csv", classes=2)
+    return csv(folder, "\r\n")
 
 
 def texts(folder: Path) -> Source:
-    """Cells with line breaks, quotes and separators."""
     rows = (f'"line\n ""{a:g}"", x\r\n",{y}\n' for (a, _), y in zip(X.tolist(), Y.tolist(), strict=True))
     (folder / "d.csv").write_bytes(("text,label\n" + "".join(rows)).encode())
     return open_dataset(folder / "d.csv", classes=2, columns=["text"])
 
 
 def packed(folder: Path) -> Source:
-    import gzip
-
     (folder / "d.csv.gz").write_bytes(gzip.compress(csv_lines().encode()))
     return open_dataset(folder / "d.csv.gz", classes=2)
 
@@ -87,16 +84,11 @@ def idx(folder: Path) -> Source:
     return open_dataset(folder)
 
 
-def npy(folder: Path) -> Source:
-    return open_dataset(write(folder / "x.npy", X, Y), classes=2)
+def written(name: str) -> Maker:
+    return lambda folder: open_dataset(write(folder / name, X, Y), classes=2)
 
 
-def npz(folder: Path) -> Source:
-    return open_dataset(write(folder / "d.npz", X, Y), classes=2)
-
-
-def safetensors(folder: Path) -> Source:
-    return open_dataset(write(folder / "d.safetensors", X, Y), classes=2)
+npy, npz, safetensors = written("x.npy"), written("d.npz"), written("d.safetensors")
 
 
 def images(folder: Path) -> Source:
@@ -115,23 +107,12 @@ def arrow_table(folder: Path) -> Source:
     return open_dataset(table(), classes=2)
 
 
-MAKERS = [
-    parquet,
-    arrow,
-    stream,
-    csv,
-    csv_by_returns,
-    texts,
-    packed,
-    jsonl,
-    idx,
-    npy,
-    npz,
-    safetensors,
-    images,
-    memory,
-    arrow_table,
-]
+LONG = [parquet, arrow, stream, csv, csv_by_returns, texts, jsonl]
+ANYWHERE = [idx, npy, safetensors, images]
+PACKED = [packed, npz]
+IN_MEMORY = [memory, arrow_table]
+FILES = [*LONG, *ANYWHERE, *PACKED]
+MAKERS = [*FILES, *IN_MEMORY]
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +127,7 @@ def rows(batches: Iterator[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_range_is_that_part_of_the_whole(tmp_path: Path, make: Callable[[Path], Source]) -> None:
+def test_a_range_is_that_part_of_the_whole(tmp_path: Path, make: Maker) -> None:
     source = make(tmp_path)
     whole = rows(source.batches(1000))
     assert len(whole) == N
@@ -156,7 +137,7 @@ def test_a_range_is_that_part_of_the_whole(tmp_path: Path, make: Callable[[Path]
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_manifest_covers_the_records_without_gaps(tmp_path: Path, make: Callable[[Path], Source]) -> None:
+def test_a_manifest_covers_the_records_without_gaps(tmp_path: Path, make: Maker) -> None:
     source = make(tmp_path)
     manifest = source.manifest()
     assert manifest.records == N
@@ -169,29 +150,29 @@ def test_a_manifest_covers_the_records_without_gaps(tmp_path: Path, make: Callab
         assert tile.parts["first"][-1] + tile.parts["count"][-1] >= tile.first + tile.count
 
 
-@pytest.mark.parametrize("make", [parquet, arrow, stream, csv, csv_by_returns, texts, jsonl])
-def test_long_files_are_entered_in_the_midst(tmp_path: Path, make: Callable[[Path], Source]) -> None:
+@pytest.mark.parametrize("make", LONG)
+def test_long_files_are_entered_in_the_midst(tmp_path: Path, make: Maker) -> None:
     manifest = make(tmp_path).manifest()
     assert max(record - manifest.entry(record) for record in range(N)) < 25
     assert len(manifest.parts) > 3
 
 
-@pytest.mark.parametrize("make", [idx, npy, safetensors, images, memory])
-def test_these_are_entered_anywhere(tmp_path: Path, make: Callable[[Path], Source]) -> None:
+@pytest.mark.parametrize("make", [*ANYWHERE, memory])
+def test_these_are_entered_anywhere(tmp_path: Path, make: Maker) -> None:
     manifest = make(tmp_path).manifest()
     assert all(manifest.entry(record) == record for record in range(N))
     assert [list(run) for run in manifest.runs([0, 1, 5], 10)] == [[0], [1], [5]]
 
 
-@pytest.mark.parametrize("make", [packed, npz])
-def test_packed_files_are_one_stretch(tmp_path: Path, make: Callable[[Path], Source]) -> None:
+@pytest.mark.parametrize("make", PACKED)
+def test_packed_files_are_one_stretch(tmp_path: Path, make: Maker) -> None:
     manifest = make(tmp_path).manifest()
     assert manifest.entry(N - 1) == 0
     assert [list(run) for run in manifest.runs([0, 1, 3, 4, 5], 10)] == [[0, 1], [3, 4, 5]]
 
 
-@pytest.mark.parametrize("make", [*MAKERS[:-2]])
-def test_what_travels_holds_no_record(tmp_path: Path, make: Callable[[Path], Source]) -> None:
+@pytest.mark.parametrize("make", FILES)
+def test_what_travels_holds_no_record(tmp_path: Path, make: Maker) -> None:
     cloudpickle = pytest.importorskip("cloudpickle", reason="it comes with the extra hf or ray")
     source = make(tmp_path)
     assert source.travels
@@ -202,8 +183,8 @@ def test_what_travels_holds_no_record(tmp_path: Path, make: Callable[[Path], Sou
     assert rows(again.batches(5, 20, 40)) == rows(source.batches(5, 20, 40))
 
 
-@pytest.mark.parametrize("make", [memory, arrow_table])
-def test_what_is_in_memory_does_not_travel(tmp_path: Path, make: Callable[[Path], Source]) -> None:
+@pytest.mark.parametrize("make", IN_MEMORY)
+def test_what_is_in_memory_does_not_travel(tmp_path: Path, make: Maker) -> None:
     assert not make(tmp_path).travels
 
 
@@ -221,25 +202,7 @@ def test_parquet_reads_the_row_groups_of_a_range_alone(tmp_path: Path, monkeypat
 
 
 def test_a_range_beyond_the_records_is_refused() -> None:
-    from privmix.errors import InvalidInput
-
     source = ArraySource(X, Y, ("a", "b"))
     for first, stop in ((-1, None), (N + 1, None), (0, N + 1), (5, 4)):
         with pytest.raises(InvalidInput):
             list(source.batches(4, first, stop))
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_records_begin_behind_line_ends_outside_of_quotes(size: int) -> None:
-    text = b'1,"a\n""b\r\n"\r\n\r\n\n2,c\r3,"x"\n \n4,""\n5'
-    starts = _Starts(0)
-    for start in range(0, len(text), size):
-        starts.add(text[start : start + size])
-    assert starts.records == 6
-
-
-def test_files_follow_one_another() -> None:
-    both = Manifest.joined([Manifest.of([(0, 5)], file=Path("a")), Manifest.of([(9, 3)], file=Path("b"))])
-    assert both.files == (Path("a"), Path("b"))
-    assert both.parts.tolist() == [(0, 0, 0, 5, False), (1, 9, 5, 3, False)]
-    assert Manifest.joined([]).records == 0

@@ -280,8 +280,6 @@ READERS = {
 
 @dataclass(frozen=True)
 class Seen:
-    """What opening a dataset shows, and what reading it gives."""
-
     public: Any
     records: Any
     error: str | None = None

@@ -58,12 +58,8 @@ def test_npy_splits(tmp_path: Path) -> None:
     [
         ({"x": X}, "no array y"),
         ({"y": Y}, "no array x"),
-        ({"x": X, "y": Y[:3]}, "shape of y"),
         ({"x": X.astype(object), "y": Y}, "Pickled objects are never loaded"),
         ({"x": X.astype("U"), "y": Y}, "type of x"),
-        ({"x": X[:0], "y": Y[:0]}, "number of records"),
-        ({"x": X * np.nan, "y": Y}, "finite numbers"),
-        ({"x": X, "y": Y + 1}, "label"),
         ({"x": X, "y": Y, "classes": X}, "classes in"),
     ],
 )

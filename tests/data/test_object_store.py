@@ -17,7 +17,7 @@ from privmix.data.files import _hashes
 from privmix.data.remote import RemoteSource
 from privmix.errors import StorageError
 from privmix.scratch import ScratchFolder
-from tests.data.test_remote_files import N, _csv, _jsonl, _npy, _parquet, opened, table
+from tests.data.test_remote_files import N, _csv, _jsonl, _npy, _parquet, opened
 from tests.refusals import refuses
 
 s3fs = pytest.importorskip("s3fs", reason="addresses of an object store need its file system")
@@ -29,7 +29,6 @@ SECRET = "hush-hush-hush"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """Its address."""
     one = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     one.start()
     host, port = one.get_host_and_port()
@@ -110,18 +109,6 @@ def test_what_is_written_over_gives_no_last_record(versions: bool, bucket: Any, 
     with refuses("data"):
         read()
     assert 0 < sum(seen) < 400
-
-
-def test_shards_are_found_and_others_left_out(bucket: Any, tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    for part in range(2):
-        pq.write_table(table().slice(part * 2000, 2000), tmp_path / f"train-{part}.parquet", row_group_size=100)
-    pq.write_table(table().slice(0, 10), tmp_path / "test.parquet")
-    bucket.put(f"{tmp_path}/", "private/d/", recursive=True)
-    for url in ("s3://private/d", "s3://private/d/train-*.parquet"):
-        assert opened(url).read().x.tobytes() == opened(tmp_path).read().x.tobytes()
-    assert len(opened("s3://private/d/test.parquet").read()) == 10
 
 
 def test_errors_name_the_address_and_no_secret(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,21 +95,16 @@ SECRET = "Smith"
     [
         ({"x": X.tolist()}, "label column"),
         ({"x": [1.0, None], "label": [0, 1]}, "column x"),
-        ({"x": [1.0, 2.0], "label": [0, -1]}, "label"),
         ({"x": [[1.0], [1.0, 2.0]], "label": [0, 1]}, "column x"),
-        ({"x": [[1.0], None], "label": [0, 1]}, "column x"),
         ({"x": [None, [1.0]], "label": [0, 1]}, "column x"),
         ({"x": [[1.0], [None]], "label": [0, 1]}, "column x"),
-        ({"x": [[1.0], [np.nan]], "label": [0, 1]}, "inputs"),
         ({"x": [[1.0], [2.0]], "label": [0, None]}, "column label"),
-        ({"x": [[1.0], [2.0]], "label": [0, 2]}, "label"),
         ({"x": [[1.0], [2.0]], "label": ["0", SECRET]}, "label"),
         ({"x": [[1.0]], "y": [[2.0]], "label": [0]}, "columns"),
         ({"x": [SECRET], "label": [0]}, "columns"),
         ({"label": [0]}, "columns"),
         ({"x": pa.array([], type=pa.float64()), "label": pa.array([], type=pa.int64())}, "number of records"),
         ({"image": [SECRET.encode()], "label": [0]}, "images"),
-        ({"image": [png(IMAGES[0]), png(IMAGES[0])[:50]], "label": [0, 1]}, "images"),
         ({"image": [png(IMAGES[0]), None], "label": [0, 1]}, "column image"),
         ({"image": [{"bytes": png(IMAGES[0])}, {"bytes": None}], "label": [0, 1]}, "images"),
         ({"image": [1, 2], "label": [0, 1]}, "columns"),
@@ -127,11 +122,3 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", {"x": X.tolist(), "label": LABELS})
     with pytest.raises(InvalidInput, match="columns: got 'z'"):
         open_dataset(path, classes=2, number_columns=["z"])
-
-
-def test_cifar10(data_root: Path) -> None:
-    source = open_dataset(data_root / "cifar10", split="test", classes=10, image_size=32, colour="rgb")
-    assert (source.schema.records, source.schema.input_shape) == (10_000, (32, 32, 3))
-    batch = next(source.batches(100))
-    assert batch.y.tolist() == list(range(10)) * 10
-    assert batch.x.dtype == np.uint8

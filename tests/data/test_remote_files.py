@@ -76,23 +76,18 @@ def _parquet(folder: Path) -> str:
     return "d.parquet"
 
 
-def _arrow(folder: Path) -> str:
-    with pa_ipc.new_file(folder / "d.arrow", table().schema) as out:
+def _arrow(folder: Path, writer: Any = pa_ipc.new_file, **options: Any) -> str:
+    with writer(folder / "d.arrow", table().schema, **options) as out:
         out.write_table(table(), max_chunksize=200)
     return "d.arrow"
 
 
 def _stream(folder: Path) -> str:
-    with pa_ipc.new_stream(folder / "d.arrow", table().schema) as out:
-        out.write_table(table(), max_chunksize=200)
-    return "d.arrow"
+    return _arrow(folder, pa_ipc.new_stream)
 
 
 def _packed(folder: Path) -> str:
-    options = pa_ipc.IpcWriteOptions(compression="zstd")
-    with pa_ipc.new_stream(folder / "d.arrow", table().schema, options=options) as out:
-        out.write_table(table(), max_chunksize=200)
-    return "d.arrow"
+    return _arrow(folder, pa_ipc.new_stream, options=pa_ipc.IpcWriteOptions(compression="zstd"))
 
 
 def _csv(folder: Path) -> str:
@@ -116,12 +111,8 @@ def _npy(folder: Path) -> str:
 
 def _idx(folder: Path) -> str:
     rng = np.random.default_rng(0)
-    write_mnist(folder, "train", rng.integers(0, 256, (N, 5, 5), np.uint8), rng.integers(0, 3, N).astype(np.uint8))
-    for file in folder.glob("*.gz"):
-        import gzip
-
-        file.with_suffix("").write_bytes(gzip.decompress(file.read_bytes()))
-        file.unlink()
+    x, y = rng.integers(0, 256, (N, 5, 5), np.uint8), rng.integers(0, 3, N).astype(np.uint8)
+    write_mnist(folder, "train", x, y, zipped=False)
     return "train-images-idx3-ubyte"
 
 

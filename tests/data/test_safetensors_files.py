@@ -58,12 +58,6 @@ def test_splits(tmp_path: Path) -> None:
     [
         ({"x": X}, "d.safetensors"),
         ({"y": Y}, "d.safetensors"),
-        ({"x": X, "y": Y[:4].copy()}, "shape of y"),
-        ({"x": Y, "y": Y}, "shape of x"),
-        ({"x": X[:0], "y": Y[:0]}, "number of records"),
-        ({"x": X, "y": Y + 1}, "label"),
-        ({"x": X, "y": Y + 0.5}, "label"),
-        ({"x": np.full_like(X, np.nan), "y": Y}, "inputs"),
         ({"x": np.full(X.shape, 1e300), "y": Y}, "inputs"),
     ],
 )

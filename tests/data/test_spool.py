@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import privmix as pm
@@ -169,8 +168,3 @@ def test_features_of_a_stream_are_those_of_its_records_and_a_kill_reads_none_aga
         out=tmp_path / "R",
     )
     assert release is not None
-
-
-def test_schema_is_what_the_features_say(tmp_path: Path) -> None:
-    with Spool(stream(), tmp_path / "S") as spool:
-        assert spool.dataset().features.arrow_schema.field("a").type == pa.float32()
