@@ -28,7 +28,6 @@ def check_per_record(extractor: Extractor, x: Any, draws: int = 3) -> None:
 
 
 def save_vision(kind: str, folder: Path) -> Path:
-    """A model of ``kind`` for small images."""
     import transformers as t
 
     torch.manual_seed(0)

@@ -68,8 +68,6 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 class Interrupted(ArraySource):
-    """Raises after some batches."""
-
     error: BaseException = KeyboardInterrupt()
     batches_before: int = 10
 
@@ -89,7 +87,6 @@ def interrupted(error: BaseException, batches: int = 10) -> Interrupted:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints after every step."""
     monkeypatch.setattr("privmix.data.partial.CHECKPOINT_SECONDS", 0.0)
 
 

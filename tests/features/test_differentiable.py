@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from privmix.features import Extractor, Patches, Pixels, Scattering, get_extractor
 from privmix.features.dense_scattering import DenseScattering
+from privmix.features.projected import Projected
 from privmix.features.scattering import scatter_fft
 from privmix.features.wavelets import filter_bank
 from tests.features.models import save_vision
@@ -44,6 +45,7 @@ CASES: dict[str, tuple[Callable[[Path], Extractor], tuple[int, ...]]] = {
     "scattering-photographs": (lambda _: Scattering(ycbcr=True, mirror=True), (8, 12, 3)),
     "scattering-large": (lambda _: Scattering(), (60, 50)),
     "pixels": (lambda _: Pixels(), (5, 4, 3)),
+    "projected": (lambda _: Projected(Pixels(), 20), (8, 8)),
     "patches": (lambda _: Patches(filters=16), (12, 10, 3)),
     "patches-grey": (lambda _: Patches(filters=16), (9, 9)),
     "module": (module, (8, 9, 3)),

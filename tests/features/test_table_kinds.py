@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import tracemalloc
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -341,60 +341,6 @@ def test_a_draft_that_looked_says_so_wherever_it_goes() -> None:
         stated = {"columns": [{"name": "a", "range": [0, 1]}], "drafted": word}
         with pytest.raises(InvalidInput):
             check_spec({"name": "tabular", "version": 1, "options": stated})
-
-
-def test_a_placeholder_says_what_to_write() -> None:
-    with pytest.raises(InvalidInput) as caught:
-        Tabular({"age": {"declare": "a number: range or bins; or ignore"}})
-    assert "specification of column age: got 'nothing declared yet'" in str(caught.value)
-    assert '{"range": [0, 120]}' in str(caught.value)
-
-
-def test_days_of_frames_and_schemas() -> None:
-    """Arrow's days, pandas' and Python's are what their texts are."""
-    import pandas
-    import polars
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    import privmix as pm
-
-    days = [date(2015, 1, 1) + timedelta(days=400 * number) for number in range(8)]
-    spec = {"when": {"date": BOUNDS, "missing": "indicator"}}
-    expected = column(spec["when"]).transform(np.array([[str(day)] for day in [*days[:-1], ""]], dtype=object))
-    values = [*days[:-1], None]
-    when = pa.array(values, pa.date32())
-    table = pa.table({"when": when, "moment": when.cast(pa.timestamp("us"))})
-    frames = [
-        pandas.DataFrame({"when": values}),
-        pandas.DataFrame({"when": pandas.to_datetime(values)}),
-        polars.DataFrame({"when": values}),
-        table.select(["when"]).to_pandas(date_as_object=False),
-    ]
-    from privmix.data import open_dataset
-
-    for frame in frames:
-        source = open_dataset(frame, columns=["when"], labelled=False, classes=1)
-        found = Tabular(spec).transform(next(iter(source.inputs(100))))
-        np.testing.assert_array_equal(found, expected)
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("when", "moment"):
-            pq.write_table(table.append_column("label", pa.array(["a", "b"] * 4)), f"{folder}/d.parquet")
-            source = open_dataset(f"{folder}/d.parquet", columns=[name], classes=["a", "b"])
-            found = Tabular({name: spec["when"]}).transform(source.read().x)
-            np.testing.assert_array_equal(found, expected)
-            assert pm.spec(f"{folder}/d.parquet").columns[name] == {"declare": "date; or ignore"}
-            looked = pm.spec(f"{folder}/d.parquet", look=True).columns[name]
-            assert looked == {"date": ["2015-01-01", "2021-12-31"], "missing": "indicator"}
-
-
-def test_a_decimal_comma_is_told_apart() -> None:
-    cells = np.array([["3,5"], ["tall"], ["1.234,5"], ["3.5"]], dtype=object)
-    said = [(row, why) for row, _, why in column({"range": [0, 10]}).unusual(cells)]
-    marks = "not a number: it has thousands separators"
-    assert said == [(0, "not a number: it has a decimal comma"), (1, "not a number"), (2, marks)]
 
 
 def test_marks_between_thousands_currency_and_percent() -> None:

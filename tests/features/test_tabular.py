@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
 import math
 from pathlib import Path
@@ -27,7 +25,6 @@ SPEC: dict[str, Any] = {
     "colour": {"categories": ["red", "blue"]},
     "floor": {"categories": [1, 2], "missing_token": "?"},
 }
-ADULT = Path(__file__).parents[2] / "docs" / "adult.json"
 
 
 def rows(*values: list[Any]) -> np.ndarray[Any, Any]:
@@ -131,41 +128,6 @@ def test_files(tmp_path: Path) -> None:
         parse_features(f"tabular:{path}")
     with pytest.raises(StorageError, match="No such file"):
         Tabular.from_file(tmp_path / "none.json")
-
-
-def test_adult(data_root: Path) -> None:
-    """The specification that the documentation ships fits the public data, and its features say something."""
-    from sklearn.linear_model import LogisticRegression
-
-    if not (data_root / "adult").is_dir():
-        pytest.skip("no adult data")
-    extractor = Tabular.from_file(ADULT)
-
-    def read(split: str) -> tuple[Any, Any]:
-        with gzip.open(data_root / "adult" / f"{split}.csv.gz", "rt") as file:
-            names, *lines = list(csv.reader(file))[:10_000]
-        assert tuple(names[:-1]) == extractor.columns
-        table = np.array(lines, dtype=object)
-        return extractor.transform(table[:, :-1]), table[:, -1] == ">50K"
-
-    x, y = read("train")
-    # Every category is known: eight one-hot columns with exactly one 1 each.
-    assert np.all((x * np.sqrt(14) > 1 - 1e-6).sum(1) >= 8)
-    assert np.linalg.norm(x, axis=1).max() <= 1 + 1e-6
-    test_x, test_y = read("test")
-    assert LogisticRegression(C=100, max_iter=300).fit(x, y).score(test_x, test_y) > 0.83
-
-
-def test_empty_cells_are_missing_as_absent_ones_are() -> None:
-    extractor = Tabular(
-        [
-            {"name": "age", "range": [0, 100], "missing": 50},
-            {"name": "job", "categories": ["nurse", "smith"], "missing_token": "?"},
-        ]
-    )
-    absent = extractor.transform(np.array([[None, None]], dtype=object))
-    np.testing.assert_array_equal(extractor.transform(np.array([["", " "]], dtype=object)), absent)
-    np.testing.assert_array_equal(extractor.transform(np.array([["50", "?"]], dtype=object)), absent)
 
 
 def test_a_cell_is_encoded_alone_as_among_others() -> None:
