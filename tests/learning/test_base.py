@@ -7,7 +7,6 @@ import pytest
 
 from privmix.errors import InvalidInput
 from privmix.learning import (
-    LEARNERS,
     DiscriminantClassifier,
     GeneralizedKLClassifier,
     NoiseAwareRidgeClassifier,
@@ -21,11 +20,6 @@ from .mixing import digits, mix
 LEARNER = pytest.mark.parametrize(
     "learner", [DiscriminantClassifier(), NoiseAwareRidgeClassifier(0.01), GeneralizedKLClassifier(epochs=2)]
 )
-
-
-def test_registry_names_every_learner() -> None:
-    names = {"discriminant", "noise-aware-ridge", "generalized-kl", "second-moments", "class-embeddings"}
-    assert set(LEARNERS) == names | {"two-stage", "three-stage"}
 
 
 @LEARNER
@@ -83,6 +77,11 @@ def test_bad_released_rows(learner: ReleaseLearner) -> None:
     bad[3, 4] = np.inf
     with refuses("released rows"):
         learner.fit(replace(release, x=bad))
+
+
+def test_a_setting_that_there_is_not_is_refused() -> None:
+    with refuses("regularization"):
+        NoiseAwareRidgeClassifier().set_params(regularization=1.0)
 
 
 @pytest.mark.parametrize(

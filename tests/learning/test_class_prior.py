@@ -43,7 +43,6 @@ def points(kind: str, release: ReleasedDataset, true: NDArray[np.float64]) -> Cl
 
 
 def told(kind: str, expected: str) -> tuple[float, float, DiscriminantClassifier]:
-    """Accuracy without and with points, and the learner with them."""
     release, true, test = made(kind)
     model = DiscriminantClassifier()
     before = accuracy(model, release, test)

@@ -149,13 +149,6 @@ def test_cnn_refuses_what_is_no_image() -> None:
             GeneralizedKLClassifier("cnn", epochs=1).fit(mix(x, y, rows=5, input_shape=shape))
 
 
-def test_progress_counts_epochs() -> None:
-    (x, y), _ = digits()
-    calls: list[tuple[str, int, int]] = []
-    GeneralizedKLClassifier(epochs=3).fit(mix(x, y, rows=20), progress=lambda *step: calls.append(step))
-    assert calls == [("epochs", epoch, 3) for epoch in (1, 2, 3)]
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
