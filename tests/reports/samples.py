@@ -32,7 +32,6 @@ def record(kind: str, content: dict[str, Any], *, private: bool = False, **more:
 
 
 def guarantee(epsilon: float = 1.0, delta: float = 1e-5, **changes: Any) -> RunRecord:
-    """As of a Gaussian mechanism."""
     mu = 0.2681 * epsilon
     alphas = np.unique(np.concatenate(([0.0, 0.05, 1.0], np.geomspace(1e-5, 0.05, 20), np.linspace(0.05, 1, 40))))
     betas = norm.cdf(norm.isf(alphas) - mu)

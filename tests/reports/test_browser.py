@@ -135,23 +135,6 @@ def test_the_keyboard_reaches_everything(width: int, files: dict[str, Path], bro
     page.close()
 
 
-def test_a_wide_region_scrolls_by_keys(files: dict[str, Path], browser: Any) -> None:
-    page = opened(browser, files["owner"], 390)
-    region = page.locator(".scroll:has(.heatmap)")
-    region.focus()
-    for _ in range(3):
-        page.keyboard.press("ArrowRight")
-    # Scrolling is smooth and takes a while; the page's own policy forbids the driver's waiting in the page.
-    moved = False
-    for _ in range(100):
-        moved = region.evaluate("one => one.scrollLeft") > 0
-        if moved:
-            break
-        page.wait_for_timeout(50)
-    assert moved
-    page.close()
-
-
 @pytest.mark.parametrize(("width", "scheme"), zip(WIDTHS, reversed(SCHEMES), strict=True))
 @pytest.mark.parametrize("name", PAGES)
 def test_no_serious_finding_of_axe(name: str, width: int, scheme: str, files: dict[str, Path], browser: Any) -> None:

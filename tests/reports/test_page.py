@@ -9,7 +9,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ MARK_TEXTS = ("987123", "987,123", "9.871e+05", "9.87123e+05", "987K")
 
 @pytest.fixture(scope="module", autouse=True)
 def figures() -> Iterator[dict[bytes, Any]]:
-    """Those drawn so far, none of them twice."""
     with drawn_once() as kept:
         yield kept
 
@@ -144,7 +142,6 @@ def test_the_same_records_give_the_same_bytes(audience: str, figures: dict[bytes
 
 @pytest.fixture(scope="module", params=["owner", "public"])
 def page(request: pytest.FixtureRequest) -> str:
-    """Two records of a kind, and one of each other."""
     twin = changed(samples.membership(private=False), record_id="f" * 32, title="Another model")
     return render_page([*samples.everything(private=request.param == "owner"), twin], request.param)
 
@@ -160,43 +157,6 @@ def test_ids_are_unique_and_references_resolve(page: str) -> None:
     assert set(pointed) <= set(ids)
 
 
-def test_every_figure_and_picture_has_a_name(page: str) -> None:
-    parsed = Page(page)
-    figures = parsed.all("svg")
-    assert len(figures) >= 8
-    for figure in figures:
-        assert figure.attributes["role"] == "img"
-        names = {element.tag: element.text for element in figure.inside if element.tag in ("title", "desc")}
-        assert len(names["title"]) > 5
-        assert len(names["desc"]) > 30
-    assert all(len(picture.attributes["alt"]) > 5 for picture in parsed.all("img"))
-    assert len(parsed.all("img")) == 12 + 2 * len(samples.CLASSES), "of everything, and of classes"
-
-
-def test_headings_landmarks_and_language(page: str) -> None:
-    parsed = Page(page)
-    levels = [int(element.tag[1]) for element in parsed.all("h1", "h2", "h3", "h4", "h5", "h6")]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
-    assert parsed.all("html")[0].attributes["lang"] == "en"
-    assert len(parsed.all("main")) == len(parsed.all("nav")) == 1
-    first = parsed.all("a")[0].attributes
-    assert first["href"] == "#main"
-    assert first["class"] == "skip"
-
-
-def test_what_may_be_wide_scrolls_and_takes_the_focus(page: str) -> None:
-    parsed = Page(page)
-    regions = [element for element in parsed.elements if element.attributes.get("role") == "group"]
-    for region in regions:
-        assert region.attributes["tabindex"] == "0"
-        assert region.attributes["aria-label"]
-    tables = [element for region in regions for element in region.inside if element.tag == "table"]
-    assert len(tables) == len(parsed.all("table")) > 10
-    assert len(parsed.all("caption")) == len(tables)
-
-
 def test_nothing_is_loaded_and_nothing_runs(page: str) -> None:
     parsed = Page(page)
     assert not parsed.all("script", "iframe", "object", "embed", "form", "base")
@@ -210,20 +170,6 @@ def test_nothing_is_loaded_and_nothing_runs(page: str) -> None:
     assert "@import" not in page
     policy = next(element.attributes for element in parsed.all("meta") if "http-equiv" in element.attributes)
     assert policy["content"].startswith("default-src 'none'")
-
-
-def test_colours_of_figures_follow_the_page(page: str) -> None:
-    """Every colour that is drawn is a variable that light, dark and print define."""
-    figures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
-    for figure in figures:
-        without = re.sub(r"var\(--[a-z]+,#[0-9a-fA-F]{6}\)", "", figure)
-        # Ids and data URIs aside, no colour is left.
-        assert not re.search(r'(?:fill|stroke|color)\s*[:=]\s*"?#', without)
-    style = page[page.index("<style>") : page.index("</style>")]
-    used = {name for figure in figures for name in re.findall(r"var\(--([a-z]+),", figure)}
-    assert {"ink", "muted", "blue"} <= used
-    light, dark = style[: style.index("@media")], style[style.index("@media") : style.index("* {")]
-    assert all(f"--{name}:" in light and f"--{name}:" in dark for name in used)
 
 
 # Texts of records are texts.
@@ -348,24 +294,6 @@ def test_a_refuted_claim_is_loud() -> None:
     assert "A claim is refuted" not in quiet
 
 
-def test_a_claim_refuted_by_its_curve_is_not_said_to_be_exceeded() -> None:
-    """Rates may contradict a whole trade-off curve long before they prove a larger epsilon."""
-    record = samples.audit(violated=True, proven_epsilon=0.4, below_curve=True)
-    text = Page(render_page([samples.guarantee(), record], "public")).all("main")[0].text
-    assert "FAIL: do not hand on this release" in text
-    assert text.count("Its errors are below the claimed trade-off curve") == 2
-    assert "larger epsilon than was claimed" not in text
-    exceeded = samples.audit(violated=True, below_curve=True)
-    assert "Its errors are below" not in Page(render_page([exceeded], "public")).all("main")[0].text
-
-
-def test_single_squares_are_not_said_to_refute() -> None:
-    """Of sixty bounds at 95%, one lies below a true curve in some 5% of audits (8% measured)."""
-    text = Page(render_page([samples.guarantee(), samples.audit()], "public")).all("main")[0].text
-    assert "Each square holds separately" in text
-    assert "would refute" not in text
-
-
 def test_what_is_assumed_stands_apart_from_what_is_proven() -> None:
     """Also where a record of before has it among what is proven; what was withdrawn is not shown at all."""
     assumed = {"gdp_epsilon": 0.6, "gaussian_epsilon": None, "own_noise_epsilon": 0.83, "doubt": "scores are skewed"}
@@ -458,16 +386,6 @@ def test_no_record_takes_anothers_place() -> None:
     assert "50.0%" in pages[0]
 
 
-def test_missing_panels_say_how_to_make_them() -> None:
-    page = Page(render_page([samples.guarantee()], "owner"))
-    commands = " ".join(element.text for element in page.all("code"))
-    for words in ("privmix audit", "privmix evaluate", "privmix attack membership", "privmix attack inversion"):
-        assert words in commands
-    whole = render_page(samples.everything(private=False), "owner")
-    assert "Not in this report" not in whole
-    assert "Not in this report" not in render_page([samples.guarantee()], "public")
-
-
 def test_utility_comes_from_public_facts_alone() -> None:
     """A forecast, or accuracy on public records; a private figure stays out also where there is no other."""
     forecast = {"accuracy": 0.877, "low": 0.81, "high": 0.92, "without_privacy": 0.9432}
@@ -510,25 +428,6 @@ def test_pictures_are_the_recorded_bytes() -> None:
     assert page.all("img")[5].attributes["alt"] == "m = 4, no noise"
 
 
-def test_class_means_stand_five_a_line_and_their_texts_beside() -> None:
-    record = samples.class_pictures()
-    page = Page(render_page([record], "public"))
-    assert len(page.all("img")) == 20
-    assert page.all("img")[11].attributes["alt"] == "class mean, 6"
-    text = page.all("main")[0].text
-    assert "a text near 7" in text
-    assert "nothing: noise" in text
-    nothing = changed(record, content={**record.content, "seen": ["nothing"] * 10, "nearest": []})
-    assert "No class can be seen" in Page(render_page([nothing], "public")).all("main")[0].text
-
-
-def test_many_classes_are_drawn_and_not_written_out() -> None:
-    record = samples.evaluation(classes=tuple(f"class {number}" for number in range(77)), private=False)
-    page = Page(render_page([record], "public"))
-    assert "Confusion matrix" in [element.text for element in page.all("title")]
-    assert len(page.all("td")) < 200
-
-
 # Files.
 
 
@@ -561,50 +460,24 @@ def test_a_draft_that_others_could_read_is_not_reused(tmp_path: Path) -> None:
 
 
 def test_records_survive_json(tmp_path: Path) -> None:
-    """What the samples hold is what a stored record can hold."""
     for record in samples.everything():
         again = RunRecord.from_dict(json.loads(json.dumps(record.to_dict(), allow_nan=False)))
         assert render_page([again], "owner") == render_page([record], "owner")
 
 
-def test_an_evaluation_shows_what_evaluate_shows() -> None:
-    """Every measure in words and in a table, of the reference too, what takes no model, by class and by group."""
-    figures = {
-        "accuracy": 0.845,
-        "balanced_accuracy": 0.557,
-        "auc": 0.77,
-        "log_loss": 0.381,
-        "calibration_error": 0.025,
-    }
-    better = {"accuracy": 0.851, "balanced_accuracy": 0.584, "auc": 0.776, "log_loss": 0.372, "calibration_error": 0.02}
+def test_an_evaluation_shows_its_measures_those_of_the_reference_and_groups() -> None:
+    measures = {"accuracy": 0.845, "auc": 0.77}
     record = samples.evaluation(
         classes=("no", "yes"),
-        **figures,
-        majority="no",
+        **measures,
         majority_accuracy=0.8365,
-        guessing_log_loss=0.445,
-        warnings=["the model says no to every record"],
-        reference_accuracy=0.851,
-        reference=better,
-        groups=[{"group": "ward b", "n": 667, "majority_accuracy": 0.835, **figures}],
+        reference={"accuracy": 0.851, "auc": 0.776},
+        groups=[{"group": "ward b", "n": 667, "majority_accuracy": 0.835, **measures}],
     )
     page = Page(render_page([samples.guarantee(), record], "owner"))
-    text = " ".join(" ".join(one.text.split()) for one in page.elements if one.tag in ("p", "tr", "main", "td", "th"))
-    for words in (
-        "The model says no to every record.",
-        "Always predicting “no” is right on 83.7%: the model reaches 0.8 points more than that.",
-        "in 77.0% of all pairs (AUC)",
-        "log loss 0.381 against 0.445",
-        "2.5 points off the share that is right",
-        "0.6 points more.",
-        "ward b",
-    ):
-        assert words in text, words
-    for row in (("accuracy", "84.5%", "85.1%", "83.7%"), ("AUC", "0.770", "0.776", "0.500")):
-        assert any(" ".join(one.text.split()) == " ".join(row) for one in page.elements if one.tag == "tr"), row
-    # A record of before has accuracy and little else.
-    old = {name: record.content[name] for name in ("accuracy", "n", "classes", "confusion", "split")}
-    assert "84.5%" in render_page([changed(record, content=old)], "owner")
+    rows = {" ".join(one.text.split()) for one in page.all("tr")}
+    assert {"accuracy 84.5% 85.1% 83.7%", "AUC 0.770 0.776 0.500"} <= rows
+    assert "ward b" in page.all("main")[0].text
 
 
 def test_a_page_says_whose_it_is_and_of_which_day() -> None:
@@ -615,18 +488,6 @@ def test_a_page_says_whose_it_is_and_of_which_day() -> None:
     assert f"St. Elsewhere · 2026-01-31 · licence CC-BY-4.0 · release {samples.RELEASE_ID}" in top
     assert "Visits &lt;b&gt;2025&lt;/b&gt;" in top
     assert f"release {samples.RELEASE_ID}" in render_page([samples.guarantee()], "public")
-
-
-def _heading(folded: Any) -> str:
-    return next(inner.text for inner in folded.inside if inner.tag == "summary").strip()
-
-
-def test_settings_are_behind_their_headings() -> None:
-    page = Page(render_page(samples.everything(), "owner"))
-    folded = [one for one in page.elements if one.tag == "details" and re.search(r"\d settings$", _heading(one))]
-    named = [one for one in samples.everything() if one.settings]
-    assert len(folded) == len(named)
-    assert all(any(inner.tag == "table" for inner in one.inside) for one in folded)
 
 
 @pytest.mark.parametrize(("warnings", "tone"), [([], "note"), (["delta 0.002 is not below 1/records"], "warning")])

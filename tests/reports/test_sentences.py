@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from privmix.reports.fields import RecordFields
 from privmix.reports.sentences import belief, meaning, odds, percent_up, power_of_ten
 
-SIZES = st.floats(1e-9, 1e9)
 # Decimals are the nearest floats of what they say, no more exactly.
 SLACK = 1 + 1e-8
 
@@ -47,20 +45,6 @@ def test_beliefs_follow_bayes(prior: float, epsilon: float) -> None:
     with_it, without = math.exp(epsilon) / (1 + math.exp(epsilon)), 1 / (1 + math.exp(epsilon))
     posterior = prior * with_it / (prior * with_it + (1 - prior) * without)
     assert belief(prior, epsilon) == pytest.approx(posterior, rel=1e-9)
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 1e-3), (2.0, 0.05)])
-def test_the_one_who_is_told_now_and_then_knows_as_much_as_the_guarantee_allows(epsilon: float, delta: float) -> None:
-    """Told with chance delta, else randomised response: the least curve of the guarantee (Kairouz et al. 2015)."""
-    keep = math.exp(epsilon) / (1 + math.exp(epsilon))
-    # Answers: told "present", told "absent", noisy "present", noisy "absent".
-    present = np.array([delta, 0, (1 - delta) * keep, (1 - delta) * (1 - keep)])
-    absent = np.array([0, delta, (1 - delta) * (1 - keep), (1 - delta) * keep])
-    accused = np.array([[bool(code >> bit & 1) for bit in range(4)] for code in range(16)])
-    alpha, beta = accused @ absent, 1 - accused @ present
-    limit = np.maximum(0, np.maximum(1 - delta - np.exp(epsilon) * alpha, np.exp(-epsilon) * (1 - delta - alpha)))
-    assert np.all(beta >= limit - 1e-12)
-    assert np.sum(np.isclose(beta, limit, atol=1e-12)) >= 4
 
 
 @pytest.mark.parametrize(

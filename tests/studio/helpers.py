@@ -41,8 +41,6 @@ AUTO = replace(TABLE, design="auto", attainable="85")
 
 @dataclass(frozen=True)
 class Answer:
-    """Status, headers in lower case, and text."""
-
     status: int
     headers: dict[str, str]
     text: str
@@ -51,7 +49,6 @@ class Answer:
 def ask(
     app: Any, method: str, path: str, headers: Mapping[str, str] = BROWSER, form: Any = None, query: str = ""
 ) -> Answer:
-    """Send a request to an ASGI application."""
     body = urlencode([] if form is None else list(form)).encode()
     sent: list[Any] = []
     parts = [{"type": "http.request", "body": body, "more_body": False}]
@@ -78,7 +75,6 @@ def ask(
 
 
 def form_of(asked: FormData, **more: str) -> list[tuple[str, str]]:
-    """The fields that the page sends."""
     columns = [
         pair
         for column in asked.columns
@@ -99,7 +95,6 @@ def studio(folder: Path) -> Studio:
 
 
 def visits(file: Path, rows: int = 400, answers: tuple[str, ...] = ("no", "yes")) -> None:
-    """A table as :data:`TABLE` declares it."""
     lines = ["age,ward,name,a=b,ill"]
     lines += [f"{20 + number % 60},{'AB'[number % 2]},n{number},1,{answers[number % 2]}" for number in range(rows)]
     file.write_text("\n".join(lines) + "\n")

@@ -8,10 +8,14 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from importlib import util
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from privmix.studio import server
+from tests.cli.helpers import privmix
 
 pytest.importorskip("starlette", reason="serves the studio; in privmix[studio]")
 
@@ -23,7 +27,7 @@ from privmix.studio import worker
 from privmix.studio.asked import Column, FormData, Unready
 from privmix.studio.order import Order
 from privmix.studio.price import DataFacts, Forecasts, RunningForecast, between, facts_of, price_of
-from privmix.studio.runs import DONE, FAILED, RUNNING, Busy, FormKeys, Runs, StudioRun
+from privmix.studio.runs import FAILED, RUNNING, Busy, Runs, StudioRun
 from tests.commands.test_report import make_release
 from tests.studio.helpers import AUTO, IMAGES, PERSONS, TABLE, ask, form_of, studio, visits
 
@@ -41,7 +45,6 @@ sys.addaudithook(_hook)
 
 @pytest.fixture
 def opened() -> Any:
-    """What this process opens meanwhile."""
     global _watching
     _opened.clear()
     _watching = True
@@ -116,16 +119,6 @@ def test_a_page_that_is_sent_twice_releases_once(tmp_path: Path, started: list[A
     for key in ("", "made-up"):
         assert ask(found.app, "POST", "/fence/release", form=form_of(TABLE, key=key)).status == 409
     assert len(started) == 1
-
-
-def test_a_key_is_good_once() -> None:
-    keys = FormKeys()
-    key = keys.new()
-    assert (keys.use(key), keys.use(key), keys.use("")) == (True, False, False)
-    old = keys.new()
-    for _ in range(300):
-        keys.new()
-    assert not keys.use(old)
 
 
 @pytest.mark.parametrize(
@@ -349,19 +342,36 @@ def test_the_worker_is_a_process_that_takes_no_code_from_the_folder(tmp_path: Pa
     runs.close()
 
 
-def test_what_a_run_says_is_taken_in() -> None:
-    run = StudioRun(Order.of(TABLE), Path("x"))
-    run.hear({"stage": "rows", "percent": 40})
-    assert (run.state, run.stage, run.percent) == (RUNNING, "rows", 40)
-    run.hear({"done": True, "warnings": ["delta"]})
-    assert (run.state, run.warnings) == (DONE, ("delta",))
-
-
 def until(true: Any, seconds: float = 20.0) -> bool:
-    """Whether something becomes true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if true():
             return True
         time.sleep(0.02)
     return False
+
+
+pytest.importorskip("starlette", reason="serves the studio; in privmix[studio]")
+pytest.importorskip("uvicorn", reason="serves the studio; in privmix[studio]")
+
+
+def test_it_serves_the_folder_and_prints_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def run(folder: Path, port: int, *, browser: bool, say: Any) -> None:
+        asked.append((folder, port, browser))
+        say("http://127.0.0.1:1/f/?token=t")
+
+    monkeypatch.setattr(server, "run", run)
+    found = privmix("studio", str(tmp_path), "--no-browser", "--port", "8124")
+    assert found.code == 0
+    assert asked == [(tmp_path, 8124, False)]
+    assert found.out.startswith("studio: http://127.0.0.1:1/f/?token=t\n")
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = util.find_spec
+    monkeypatch.setattr("privmix.studio.command.find_spec", lambda name: None if name == "uvicorn" else found(name))
+    outcome = privmix("studio", "--no-browser")
+    assert outcome.code == 2
+    assert "pip install '.[studio]'" in outcome.err

@@ -88,7 +88,6 @@ class Caught(Exception):
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[ReleaseJob]:
-    """The jobs that somebody is about to plan; none is."""
     found: list[ReleaseJob] = []
 
     def plan(self: ReleaseJob, *rest: Any) -> None:
