@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,19 @@ def run_to(out: Path, job: Trainer, *, seed: int = 1, resume: bool = False, **gi
 
 def weights_of(model: TrainedModel | NotPrivateModel | Trainer) -> torch.Tensor:
     return torch.cat([tensor.detach().reshape(-1) for tensor in model.network.parameters()])
+
+
+@contextmanager
+def weights_made() -> Iterator[list[int]]:
+    """Sizes of the weights that modules are made with; those on the device meta have no memory, and count as 0."""
+    made: list[int] = []
+    handle = torch.nn.modules.module.register_module_parameter_registration_hook(
+        lambda module, name, weight: made.append(0 if weight is None or weight.is_meta else weight.numel())
+    )
+    try:
+        yield made
+    finally:
+        handle.remove()
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -217,10 +217,9 @@ def test_batches_name_nobody() -> None:
     assert "streams" not in repr(batch)
 
 
-@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"batch_size": 5, "drop_last": True}], ids=str)
-def test_foreign_loaders_are_refused(options: dict[str, object]) -> None:
+def test_foreign_loaders_are_refused() -> None:
     data = torch.utils.data.TensorDataset(torch.rand(20, 3), torch.zeros(20))
-    loader = torch.utils.data.DataLoader(data, **options)  # type: ignore[arg-type]
+    loader = torch.utils.data.DataLoader(data, batch_size=5, shuffle=True)
     with refuses("data"):
         refuse_foreign_loader(loader)
     with refuses("data"):

@@ -17,7 +17,7 @@ from privmix.training.facts import ModelFacts
 from privmix.training.models import build_model
 from privmix.training.trained import TrainedModel, load_trained
 from tests.refusals import refuses
-from tests.training.runs import FACTS, config_of, job_of, private, weights_of
+from tests.training.runs import FACTS, config_of, job_of, private, weights_made, weights_of
 
 
 @pytest.fixture(scope="module")
@@ -133,16 +133,8 @@ def hostile(folder: Path, network: dict[str, Any]) -> None:
 )
 def test_a_network_larger_than_its_weights_is_refused_without_memory(network: dict[str, Any], folder: Path) -> None:
     hostile(folder, network)
-    made: list[int] = []
-    # Every module's weights pass here as they are made; those without memory are on the device meta.
-    handle = torch.nn.modules.module.register_module_parameter_registration_hook(
-        lambda module, name, weight: made.append(0 if weight is None or weight.is_meta else weight.numel())
-    )
-    try:
-        with pytest.raises(InvalidInput, match="network"):
-            load_trained(folder)
-    finally:
-        handle.remove()
+    with weights_made() as made, pytest.raises(InvalidInput, match="network"):
+        load_trained(folder)
     assert sum(made) == 0
     assert len(made) <= 10
 

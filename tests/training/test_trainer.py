@@ -187,13 +187,12 @@ def test_an_image_model_needs_pixels() -> None:
 
 def test_records_that_do_not_fit_are_refused_before_a_batch_is_drawn(tmp_path: Path) -> None:
     x, y = digits()
-    wrong = {
-        "features": TrainingRecords.of(x[:, :63], y, classes=10),
-        "classes": TrainingRecords.of(x, y, classes=11),
-        "records": TrainingRecords.of(x[:-1], y[:-1], classes=10),
-    }
     job = job_of()
-    for records in wrong.values():
+    for records in (
+        TrainingRecords.of(x[:, :63], y, classes=10),
+        TrainingRecords.of(x, y, classes=11),
+        TrainingRecords.of(x[:-1], y[:-1], classes=10),
+    ):
         with pytest.raises(InvalidInput) as checked:
             job.check(records)
         assert "199" not in str(checked.value)
@@ -239,16 +238,12 @@ def test_epsilon_0_takes_no_records(tmp_path: Path) -> None:
 # What is shown.
 
 
-@pytest.mark.parametrize("rate", [1e38, 3e38])
-def test_divergence_names_the_learning_rate(rate: float, tmp_path: Path) -> None:
-    config = config_of(optimiser=OptimiserConfig(learning_rate=rate, momentum=0.9), clip_norm=100.0)
-    with refuses("learning_rate") as caught:
+def test_divergence_names_the_learning_rate(tmp_path: Path) -> None:
+    config = config_of(optimiser=OptimiserConfig(learning_rate=3e38, momentum=0.9), clip_norm=100.0)
+    with refuses("learning_rate"):
         run_to(tmp_path / "out", job_of(config))
-    assert caught.value.field == "learning_rate"
     assert not (tmp_path / "out").exists()
-
-
-def test_outputs_that_are_no_numbers_are_divergence_too() -> None:
+    # So are outputs that are no numbers.
     config = config_of("cnn-relu", optimiser=OptimiserConfig(learning_rate=1e12), clip_norm=100.0)
     with refuses("learning_rate"):
         job_of(config).run(private(), streams=SecretStreams.from_seed(0))

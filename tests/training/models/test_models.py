@@ -35,6 +35,7 @@ from privmix.training.models.layers_check import check_independence, check_model
 from tests.features.models import save_vision
 from tests.refusals import refuses
 from tests.training.naive import naive_gradient
+from tests.training.runs import weights_made
 
 NAMES = ["linear", "cnn", "cnn-relu", "resnet-9", "wrn-10-1"]
 # ResNet's batch normalisation is refused later, by the check.
@@ -283,15 +284,8 @@ def test_configurations_of_strangers_are_refused_without_memory(
     model = pretrained(folders, "vit")
     spec = json.loads(json.dumps(model.spec()))
     (spec if {"side", "height", "mean", "model"} & set(changes) else spec["config"]).update(changes)
-    taken: list[int] = []
-    handle = torch.nn.modules.module.register_module_parameter_registration_hook(
-        lambda module, name, weight: taken.append(0 if weight is None or weight.is_meta else weight.numel())
-    )
-    try:
-        with pytest.raises(InvalidInput):
-            model_from_spec(spec, shapes_of(model))
-    finally:
-        handle.remove()
+    with weights_made() as taken, pytest.raises(InvalidInput):
+        model_from_spec(spec, shapes_of(model))
     assert sum(taken) == 0
     assert len(taken) <= len(shapes_of(model)) + 2
 

@@ -93,12 +93,17 @@ def test_records_of_one_call_meet_in_no_strategy() -> None:
         trained(made(), strategy="ghost")
 
 
-class KeepsMeans(nn.Module):
+class Headed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(SIDE * SIDE, CLASSES)
+
+
+class KeepsMeans(Headed):
     """Keeps something of its records where gradients are computed, and nowhere else."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.head = nn.Linear(SIDE * SIDE, CLASSES)
         self.register_buffer("mean", torch.zeros(SIDE * SIDE))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -121,12 +126,8 @@ def test_what_gives_no_logits_is_refused(module: Any) -> None:
         wrapped(module)
 
 
-class Shouting(nn.Module):
+class Shouting(Headed):
     """Fails for some batches, and says what it saw."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(SIDE * SIDE, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[0] > 6:
@@ -161,8 +162,10 @@ def test_a_resumed_run_has_the_weights_that_it_began_with(tmp_path: Path) -> Non
 
 
 def test_without_the_module_nothing_is_computed_and_what_is_certified_shows(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    trained(f"torch:{written(tmp_path)}:Net", out=folder)
+    folder, source = tmp_path / "model", tmp_path / "secret_place"
+    source.mkdir()
+    trained(f"torch:{written(source)}:Net", out=folder)
+    assert not any(b"secret_place" in file.read_bytes() for file in folder.iterdir())
     loaded = pm.load(folder)
     for call in (
         lambda: loaded.predict(images()[0]),
@@ -174,7 +177,7 @@ def test_without_the_module_nothing_is_computed_and_what_is_certified_shows(tmp_
         with refuses("module"):
             call()
     assert loaded.certificate.epsilon <= 8
-    assert pm.evaluate(folder, images(), module=f"torch:{tmp_path / 'net.py'}:Net").quality.n == 120
+    assert pm.evaluate(folder, images(), module=f"torch:{source / 'net.py'}:Net").quality.n == 120
 
 
 @pytest.mark.parametrize(
@@ -221,12 +224,12 @@ def test_records_keep_their_shape(tmp_path: Path) -> None:
     assert np.allclose(exported.detach().softmax(1), model.predict_proba(x[:3]), atol=1e-5)
 
 
-class Watching(nn.Module):
+class Watching(Headed):
     """Does what no tensor shows: keeps, draws, looks at values, or gives something else than logits."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
-        self.what, self.head, self.calls, self._last = what, nn.Linear(SIDE * SIDE, CLASSES), 1000, None
+        self.what, self.calls, self._last = what, 1000, None
 
     def forward(self, x: Tensor) -> Any:
         logits = self.head(x.flatten(1))
@@ -281,14 +284,6 @@ def test_a_network_without_weights_to_train_is_called_by_its_class() -> None:
         trained(made().requires_grad_(False))
 
 
-def test_the_folder_holds_no_code_and_no_place(tmp_path: Path) -> None:
-    source = tmp_path / "secret_place"
-    source.mkdir()
-    trained(f"torch:{written(source)}:Net", out=tmp_path / "model")
-    for file in (tmp_path / "model").iterdir():
-        assert b"secret_place" not in file.read_bytes()
-
-
 def test_modules_are_named_by_file_or_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_net.py").write_text(CODE)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -303,13 +298,11 @@ def test_modules_are_named_by_file_or_package(tmp_path: Path, monkeypatch: pytes
 
 
 def test_tied_weights_are_kept() -> None:
-    class Tied(nn.Module):
+    class Tied(Headed):
         def __init__(self) -> None:
             super().__init__()
-            self.first = nn.Linear(SIDE * SIDE, SIDE * SIDE)
-            self.second = nn.Linear(SIDE * SIDE, SIDE * SIDE)
+            self.first, self.second = (nn.Linear(SIDE * SIDE, SIDE * SIDE) for _ in range(2))
             self.second.weight = self.first.weight
-            self.head = nn.Linear(SIDE * SIDE, CLASSES)
 
         def forward(self, x: Tensor) -> Tensor:
             return self.head(self.second(torch.tanh(self.first(x.flatten(1)))))
