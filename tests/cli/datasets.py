@@ -62,16 +62,6 @@ def sentences(split: str) -> Iterator[tuple[str, str]]:
         yield " ".join(rng.choice(words[label], 4)), CLASSES[label]
 
 
-def texts_csv(folder: Path, features: str) -> Data:
-    for split in ("train", "test"):
-        with gzip.open(folder / f"{split}.csv.gz", "wt", encoding="utf-8") as stream:
-            stream.write("id,note,state\n")
-            for number, (text, label) in enumerate(sentences(split)):
-                stream.write(f'{number},"{text}, {number}",{label}\n')
-    flags = ("--columns", "note", "--label-column", "state")
-    return Data(str(folder), str(folder), features, flags)
-
-
 def tiny_texts(folder: Path) -> Data:
     pytest.importorskip("sentence_transformers", reason="texts need privmix[text]")
     from tests.features.models import save_text
@@ -79,8 +69,13 @@ def tiny_texts(folder: Path) -> Data:
     model = save_text(folder / "tiny-model")
     data = folder / "data"
     data.mkdir()
-    made = texts_csv(data, f"text:{model}")
-    return Data(made.train, made.test, made.features, made.flags, dim=32, notes={"model": str(model)})
+    for split in ("train", "test"):
+        with gzip.open(data / f"{split}.csv.gz", "wt", encoding="utf-8") as stream:
+            stream.write("id,note,state\n")
+            for number, (text, label) in enumerate(sentences(split)):
+                stream.write(f'{number},"{text}, {number}",{label}\n')
+    flags = ("--columns", "note", "--label-column", "state")
+    return Data(str(data), str(data), f"text:{model}", flags, dim=32, notes={"model": str(model)})
 
 
 def table(folder: Path) -> Data:

@@ -89,9 +89,6 @@ def test_the_command_says_the_same(model: Path, tmp_path: Path) -> None:
     assert "40 records" in outcome.out
     found = pandas.read_csv(out)["prediction"].str.removeprefix("'")
     assert found.tolist() == pm.predict(model, x).predicted.tolist()
-    outcome = privmix("predict", str(model), "--data", str(tmp_path / "new.csv"), "--out", str(out))
-    assert outcome.code == 2
-    assert "--overwrite" in outcome.err
     # The labels' column, where it is named, is none of the inputs.
     known = ["--data", str(tmp_path / "known.csv"), "--out", str(tmp_path / "q.csv"), "--no-probabilities"]
     assert privmix("predict", str(model), *known, "--label-column", "state").code == 0

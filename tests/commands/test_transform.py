@@ -60,7 +60,6 @@ def test_the_command_writes_the_same(suffix: str, release: pm.Release, tmp_path:
     read = np.load(out) if suffix == "npy" else pandas.read_csv(out).to_numpy()
     assert np.allclose(read, pm.transform(release, x).features, atol=1e-6)
     assert privmix(*asked).code == 2
-    assert privmix(*asked, "--overwrite").code == 0
     assert privmix(*asked[:-1], f"{release.folder}/t.npy").code == 2
 
 

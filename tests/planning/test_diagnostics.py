@@ -10,6 +10,9 @@ import pytest
 from privmix.errors import InvalidInput
 from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
 
+# The size of blocks changes no result.
+in_blocks = pytest.mark.parametrize("block", [40, 10**7])
+
 
 def blobs(count: int = 90, dim: int = 6, classes: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
@@ -27,8 +30,12 @@ def naive_neural_collapse(x: np.ndarray, labels: np.ndarray) -> float:
     return float(np.trace(within @ np.linalg.pinv(between, rcond=1e-10)) / len(names))
 
 
+@in_blocks
 @pytest.mark.parametrize(("dim", "classes"), [(6, 4), (2, 4), (30, 3), (1, 2)])
-def test_neural_collapse_is_the_metric_of_the_equations(dim: int, classes: int) -> None:
+def test_neural_collapse_is_the_metric_of_the_equations(
+    dim: int, classes: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privmix.planning.diagnostics._BLOCK", block)
     x, labels = blobs(dim=dim, classes=classes)
     assert neural_collapse(x, labels) == pytest.approx(naive_neural_collapse(x, labels), rel=1e-6)
 
@@ -37,13 +44,6 @@ def test_neural_collapse_does_not_depend_on_scale_position_rotation_or_class_num
     x, labels = blobs()
     turn = np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]
     assert neural_collapse(x, labels) == pytest.approx(neural_collapse(3 * (x + 7) @ turn, 10 - labels), rel=1e-8)
-
-
-def test_neural_collapse_in_small_blocks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, labels = blobs()
-    whole = neural_collapse(x, labels)
-    monkeypatch.setattr("privmix.planning.diagnostics._BLOCK", 40)
-    assert neural_collapse(x, labels) == pytest.approx(whole, rel=1e-10)
 
 
 def test_neural_collapse_is_zero_at_collapse_and_infinite_without_classes() -> None:
@@ -74,23 +74,17 @@ def naive_distances(x: np.ndarray, labels: np.ndarray, seed: int, degree: int, a
     return min(by_mixture.values()), *means, len(by_mixture)
 
 
+@in_blocks
 @pytest.mark.parametrize(("degree", "alpha"), [(2, 1024.0), (2, 1.0), (3, 8.0)])
-def test_minimum_distance_is_that_of_a_loop_over_pairs(degree: int, alpha: float) -> None:
+def test_minimum_distance_is_that_of_a_loop_over_pairs(
+    degree: int, alpha: float, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privmix.planning.diagnostics._BLOCK", block)
     x, labels = blobs(count=60)
     found = minimum_euclidean_distance(x, labels, np.random.default_rng(3), mixup_degree=degree, alpha=alpha)
     expected = naive_distances(x, labels, 3, degree, alpha)
     measured = (found.smallest, found.mean_per_mixture, found.mean_per_record, found.mixtures)
     assert measured == pytest.approx(expected, rel=1e-6)
-
-
-def test_minimum_distance_in_small_blocks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, labels = blobs(count=60)
-    whole = minimum_euclidean_distance(x, labels, np.random.default_rng(3), mixtures=100)
-    monkeypatch.setattr("privmix.planning.diagnostics._BLOCK", 200)
-    pieces = minimum_euclidean_distance(x, labels, np.random.default_rng(3), mixtures=100)
-    assert whole.mixtures == pieces.mixtures
-    assert whole.smallest == pytest.approx(pieces.smallest, rel=1e-9)
-    assert whole.mean_per_record == pytest.approx(pieces.mean_per_record, rel=1e-9)
 
 
 def test_mixtures_of_every_class_have_no_other_class() -> None:
