@@ -174,7 +174,8 @@ def tell(found: Any, json_output: bool) -> None:
         else:
             out.print(plain(title), soft_wrap=True)
         for name, value in facts.items():
-            if not ((heeded and name == "warnings") or (cautions and name == "WARNING")):
+            # `next` is a call of Python; the next command follows below.
+            if name != "next" and not ((heeded and name == "warnings") or (cautions and name == "WARNING")):
                 text = f"{value:.4g}" if isinstance(value, float) else str(value)
                 text = text if getattr(found, "verbatim", False) else with_flags(text)
                 out.print(f"  {plain(name)}: {plain(text)}", soft_wrap=True)
