@@ -123,22 +123,13 @@ def test_a_design_from_elsewhere_has_its_options_in_help(outside: dict[str, str]
     assert "Rare: how rare." in panel
 
 
-def test_the_version_is_an_option_and_a_verb() -> None:
-    from privmix import __version__
-    from tests.cli.helpers import privmix
-
-    for word in ("--version", "version"):
-        outcome = privmix(word)
-        assert (outcome.code, outcome.out.strip()) == (0, __version__)
-
-
 def test_the_package_runs_as_a_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """``python -m privmix``."""
     from privmix import __version__
 
     # A test that imports every module leaves it behind, and runpy warns of a module that is run twice.
     monkeypatch.delitem(sys.modules, "privmix.__main__", raising=False)
-    monkeypatch.setattr(sys, "argv", ["privmix", "version"])
+    monkeypatch.setattr(sys, "argv", ["privmix", "--version"])
     with pytest.raises(SystemExit, match="0"):
         runpy.run_module("privmix", run_name="__main__")
     assert __version__ in capsys.readouterr().out
