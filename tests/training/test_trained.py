@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from privmix.certificate.certificate import content_hash
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.facts import ModelFacts
 from privmix.training.models import build_model
 from privmix.training.trained import TrainedModel, load_trained
+from tests.hostile.corpus import certify, edit
 from tests.refusals import refuses
 from tests.training.runs import FACTS, config_of, job_of, private, weights_made, weights_of
 
@@ -29,12 +29,6 @@ def linear() -> TrainedModel:
 def folder(linear: TrainedModel, tmp_path: Path) -> Path:
     linear.write(tmp_path)
     return tmp_path
-
-
-def edit(path: Path, change: Any) -> None:
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
 
 
 def test_an_edited_certificate_is_refused(folder: Path) -> None:
@@ -109,12 +103,7 @@ def test_another_run_of_the_job_leaves_the_model_alone() -> None:
 def hostile(folder: Path, network: dict[str, Any]) -> None:
     """Another network in the description and in a certificate with a new hash; the weights stay."""
     edit(folder / "model.json", lambda content: content.update(network=network))
-
-    def again(content: dict[str, Any]) -> None:
-        content["settings"].update(network=network)
-        content["content_sha256"] = content_hash(content)
-
-    edit(folder / "certificate.json", again)
+    certify(folder, lambda content: content["settings"].update(network=network))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from safetensors.numpy import load_file as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from privmix.accounting import Adjacency
-from privmix.certificate.certificate import content_hash
 from privmix.data.overlap_rule import PUBLISHED
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.mechanisms.streams import SecretStreams
@@ -23,6 +22,7 @@ from privmix.training.plan import TrainingPlan
 from privmix.training.public import WarmUpConfig
 from privmix.training.trained import TrainedModel
 from privmix.training.verify import verify_trained
+from tests.hostile.corpus import certify
 from tests.refusals import refuses
 from tests.training.runs import config_of, job_of, private, public
 
@@ -42,12 +42,8 @@ def folder(model: TrainedModel, tmp_path: Path) -> Path:
 
 def edit(folder: Path, change: Callable[[Content], object]) -> None:
     """Change the certificate, as a person would who knows how it is hashed; the card, which follows from it, goes."""
-    path = folder / "certificate.json"
     (folder / "MODEL_CARD.md").unlink(missing_ok=True)
-    content = json.loads(path.read_text())
-    change(content)
-    content["content_sha256"] = content_hash(content)
-    path.write_text(json.dumps(content, indent=2) + "\n")
+    certify(folder, change)
 
 
 def _asked(content: Content, epsilon: object) -> None:
