@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 import pandas
 import pyarrow as pa
 import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
 from numpy.typing import NDArray
 from PIL import Image
 from safetensors.numpy import save_file
@@ -65,4 +68,26 @@ def write(path: Path, x: NDArray[Any], y: Any = None) -> Path:
     else:
         for name, array in zip(("train-images-idx2-ubyte", "train-labels-idx2-ubyte"), arrays.values(), strict=False):
             path.with_name(name).write_bytes(idx_bytes(array.astype(np.uint8)))
+    return path
+
+
+def held(kind: str, table: pa.Table, folder: Path) -> Any:
+    """A table as a library holds it, or as a file of this suffix."""
+    if kind == "table":
+        return table
+    if kind == "pandas":
+        return table.to_pandas()
+    if kind == "polars":
+        return pytest.importorskip("polars").from_arrow(table)
+    if kind == "datasets":
+        return pytest.importorskip("datasets").Dataset(table)
+    path = folder / f"d.{kind}"
+    if kind == "csv":
+        table.to_pandas().to_csv(path, index=False)
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    elif kind == "parquet":
+        pq.write_table(table, path)
+    else:
+        feather.write_feather(table, str(path), compression="uncompressed")
     return path

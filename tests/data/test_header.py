@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas
-import polars
 import pyarrow as pa
 import pytest
 
@@ -15,6 +14,7 @@ from privmix.data.columns import check_header
 from privmix.data.dialect import Dialect
 from privmix.data.header import columns_of
 from privmix.errors import InvalidInput
+from tests.data.helpers import held
 from tests.refusals import refuses
 
 SECRET = "5.137"
@@ -36,18 +36,9 @@ def read(path: Path, header: tuple[str, ...], label: str, **options: Any) -> tup
 @pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "pandas", "polars", "table", "datasets"])
 def test_a_record_is_not_taken_for_names(tmp_path: Path, kind: str) -> None:
     """Formal guarantee: declared. A frame that was read with a record for its header is one, too."""
-    frame = pandas.read_csv(headerless(tmp_path / "d.csv"))
-    if kind == "parquet":
-        frame.to_parquet(tmp_path / "d.parquet")
-    if kind == "arrow":
-        frame.to_feather(tmp_path / "d.arrow")
-    made = {
-        "pandas": lambda: frame,
-        "polars": lambda: polars.from_pandas(frame),
-        "table": lambda: pa.table(frame),
-        "datasets": lambda: pytest.importorskip("datasets").Dataset.from_pandas(frame),
-    }
-    data = made[kind]() if kind in made else tmp_path / f"d.{kind}"
+    data = headerless(tmp_path / "d.csv")
+    if kind != "csv":
+        data = held(kind, pa.table(pandas.read_csv(data)), tmp_path)
     for label in ("setosa", "label"):
         with pytest.raises(InvalidInput) as refused:
             open_dataset(data, classes=CLASSES, label_column=label)

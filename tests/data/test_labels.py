@@ -125,9 +125,8 @@ def test_a_label_is_the_same_class_in_every_reader(tmp_path: Path, case: str, re
     if places is not REFUSED:
         assert readers[reader](tmp_path, labels, classes) == places
         return
-    with pytest.raises(InvalidInput) as refused:
+    with refuses("label") as refused:
         readers[reader](tmp_path, labels, classes)
-    assert refused.value.field == "label"
     assert "single-label classification" in refused.value.allowed
 
 
@@ -177,9 +176,8 @@ def test_several_labels_a_record_are_refused_with_the_way_out() -> None:
 
 def test_a_list_of_labels_is_no_label() -> None:
     for make in (lambda: Columns(label=["y", "ok"]), lambda: Columns.of(None, ["y", "ok"])):  # type: ignore[arg-type,list-item]
-        with pytest.raises(InvalidInput) as refused:
+        with refuses("label") as refused:
             make()
-        assert refused.value.field == "label"
         assert "single-label classification" in refused.value.allowed
 
 

@@ -26,11 +26,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from safetensors.numpy import save_file
 
 from privmix.data import open_dataset
 from privmix.errors import InvalidInput
-from tests.data.helpers import idx_bytes
+from tests.data.helpers import idx_bytes, write
 
 SECRET = "Zq7Secret"
 CLASSES = ["cat", "dog"]
@@ -113,24 +112,16 @@ def rows(folder: Path, records: list[Record]) -> Path:
 
 
 def arrays(kind: str) -> Callable[[Path, list[Record]], Path]:
-    def write(folder: Path, records: list[Record]) -> Path:
+    def written(folder: Path, records: list[Record]) -> Path:
         x = np.array([record[0] for record in records], np.float32).reshape(len(records), 3)
         y = np.array([record[1] for record in records], np.int64)
-        path = folder / f"x.{kind}"
-        if kind == "npz":
-            np.savez(path, x=x, y=y)
-        elif kind == "npy":
-            np.save(path, x)
-            np.save(folder / "y.npy", y)
-        elif kind == "safetensors":
-            save_file({"x": x, "y": y}, path)
-        else:
-            path = folder / "train-images.idx2"
-            path.write_bytes(idx_bytes(x))
-            (folder / "train-labels.idx2").write_bytes(idx_bytes(y.astype(np.int32)))
-        return path
+        if kind != "idx":
+            return write(folder / f"x.{kind}", x, y)
+        (folder / "train-labels.idx2").write_bytes(idx_bytes(y.astype(np.int32)))
+        (folder / "train-images.idx2").write_bytes(idx_bytes(x))
+        return folder / "train-images.idx2"
 
-    return write
+    return written
 
 
 def json_line() -> st.SearchStrategy[str]:

@@ -112,9 +112,8 @@ SECRET = "Smith"
 )
 def test_tables_that_are_no_dataset_are_refused_silently(tmp_path: Path, columns: dict[str, Any], field: str) -> None:
     path = write(tmp_path / "a.parquet", columns)
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(field) as caught:
         open_dataset(path, classes=2, input_shape=(5, 6, 3) if "image" in columns else (1,)).read()
-    assert caught.value.field == field
     assert SECRET not in str(caught.value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,35 +18,17 @@ from privmix.data.persons import numbered, persons_in, persons_in_column, person
 from privmix.errors import InvalidInput
 from privmix.jobs.columns import Columns
 from privmix.jobs.persons import Persons
+from tests.data.helpers import held
 from tests.refusals import refuses
 
 WHO = ["anna-7", "bert", "anna-7 ", "", None, "carl"]
-FRAME = pandas.DataFrame({"who": WHO, "dose": np.arange(6.0), "label": list("ababab")})
+TABLE = pa.table({"who": WHO, "dose": np.arange(6.0), "label": list("ababab")})
 NUMBERS = [0, 1, 0, 2, 3, 4]
-
-
-def written(folder: Path, kind: str) -> Any:
-    rows = FRAME.astype(object).where(FRAME.notna(), None).to_dict("records")
-    if kind == "csv":
-        FRAME.to_csv(folder / "a.csv", index=False)
-    elif kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows), folder / "a.parquet")
-    elif kind == "jsonl":
-        (folder / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    elif kind == "polars":
-        return polars.DataFrame(rows)
-    elif kind == "pandas":
-        return FRAME
-    else:
-        import datasets
-
-        return datasets.Dataset.from_list(rows)
-    return str(folder / f"a.{kind}")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "pandas", "polars", "datasets"])
 def test_formats_agree(kind: str, tmp_path: Path) -> None:
-    data = written(tmp_path, kind)
+    data = held(kind, TABLE, tmp_path)
     assert persons_in_column(data, "who", missing="own").tolist() == NUMBERS
     with refuses("person") as caught:
         persons_in_column(data, "who")
@@ -59,10 +40,10 @@ def test_formats_agree(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "polars", "datasets"])
 def test_the_column_is_none_of_the_inputs(kind: str, tmp_path: Path) -> None:
-    source = open_dataset(written(tmp_path, kind), classes=["a", "b"], person_columns=["who"])
+    source = open_dataset(held(kind, TABLE, tmp_path), classes=["a", "b"], person_columns=["who"])
     assert source.number_names == ("dose",)
     with refuses("person"):
-        open_dataset(written(tmp_path, kind), classes=["a", "b"], person_columns=["dose"], number_columns=["dose"])
+        open_dataset(held(kind, TABLE, tmp_path), classes=["a", "b"], person_columns=["dose"], number_columns=["dose"])
 
 
 def test_numbers_follow_from_the_order_of_records_alone() -> None:

@@ -168,9 +168,8 @@ def test_a_shape_fits_the_features(spec: dict[str, Any], shape: tuple[int, ...],
     if fits:
         check_shape(spec, shape, dim)
         return
-    with pytest.raises(InvalidInput) as found:
+    with refuses("input_shape"):
         check_shape(spec, shape, dim)
-    assert found.value.field == "input_shape"
 
 
 @pytest.mark.parametrize("wrong", [None, True, -1, 1.5, float("nan"), 2**70, "x y", [], [None], [{}], {}, {"a": 1}])
