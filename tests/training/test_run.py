@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -83,15 +81,6 @@ def left_by_a_kill(out: Path, step: int = 2) -> Path:
         run.bind(private().digest(run.fingerprint_key))
         run.save(step, lambda: {"weights": torch.arange(4.0)}, now=True)
     return out.with_name(f".{out.name}.run")
-
-
-def write_model(folder: Path) -> None:
-    weights = b"weights"
-    content: dict[str, Any] = {"id": uuid.UUID(int=7).hex, "settings": SETTINGS, "plan": {}, "public_data": {}}
-    content["files"] = [{"sha256": hashlib.sha256(weights).hexdigest()}]
-    (folder / "weights.safetensors").write_bytes(weights)
-    for name in ("model.json", "certificate.json"):
-        (folder / name).write_text(json.dumps(content))
 
 
 SCENARIOS: dict[str, Any] = {
@@ -364,14 +353,15 @@ def test_one_key_one_dataset(tmp_path: Path) -> None:
 
 
 def test_a_model_at_out_is_not_replaced_unasked(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    write_model(out)
+    out, job = tmp_path / "out", job_of()
+    run_to(out, job)
+    before = files(out)
     with refuses("out"):
-        begin(out)
-    with begin(out, overwrite=True) as run:
-        run.publish(lambda draft: (write_model(draft.path), (draft.path / "model.json").write_text("new"))[0])
-    assert (out / "model.json").read_text() == "new"
+        run_to(out, job, seed=2)
+    assert files(out) == before
+    with TrainingRun(out, job.settings(), streams=SecretStreams.from_seed(2), overwrite=True) as run:
+        job.run(private(), run=run)
+    assert files(out)["weights.safetensors"] != before["weights.safetensors"]
 
 
 def test_a_checkpoint_is_one_that_the_key_sealed(tmp_path: Path) -> None:
@@ -423,8 +413,12 @@ def test_the_key_is_gone_before_the_model_is_in_place(tmp_path: Path, monkeypatc
     end, put = RunFolder.end_key, base_module.put_in_place
     monkeypatch.setattr(RunFolder, "end_key", lambda folder: (order.append("end"), end(folder)))
     monkeypatch.setattr(base_module, "put_in_place", lambda *given: (order.append("in place"), put(*given)))
-    with begin(tmp_path / "out") as run, (tmp_path / ".out.run" / "run.key").open("rb") as same_file:
-        run.publish(lambda draft: write_model(draft.path))
+    job = job_of()
+    with (
+        TrainingRun(tmp_path / "out", job.settings()) as run,
+        (tmp_path / ".out.run" / "run.key").open("rb") as same_file,
+    ):
+        job.run(private(), run=run)
         assert same_file.read() == bytes(33)
     assert order == ["end", "in place"]
     assert not (tmp_path / ".out.run").exists()
