@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pandas
 import pytest
 from PIL import Image
 
-from privmix.data import ArraySource, content_hashes, open_dataset
+from privmix.data import ArraySource, content_hashes, open_dataset, source
 from privmix.data import fingerprint as fingerprints
 from privmix.data.fingerprint import fingerprint, records_hash
 from privmix.errors import StorageError
@@ -114,6 +116,23 @@ def test_a_file_is_hashed_once_until_something_touches_it(tmp_path: Path, monkey
     assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     assert fingerprint(file) != first
     assert len(read) == 4
+
+
+def test_cells_are_told_apart_as_the_reader_does() -> None:
+    """Days, too: a table with other days is another table, whatever library holds them."""
+    days = [
+        date(2016, 1, 1),
+        date(2016, 1, 2),
+        datetime(2016, 1, 1, 3),
+        np.datetime64("2016-01-01"),
+        np.datetime64("NaT"),
+    ]
+    stamps = [pandas.Timestamp("2016-01-01"), pandas.Timestamp("2016-01-02"), pandas.NaT]
+    cells: list[Any] = [None, "", "2016-01-01", "1", 1, 1.5, True, np.float32(1.5), *days, *stamps]
+    for one, other in itertools.combinations(cells, 2):
+        read, again = source._cell(one, "a"), source._cell(other, "a")
+        alike = read == again and type(read) is type(again)
+        assert (fingerprints._cell(one) == fingerprints._cell(other)) == alike, (one, other)
 
 
 @pytest.mark.parametrize("library", ["pandas", "objects", "polars", "arrays"])

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privmix.data import ArraySource, Source, open_dataset
+from privmix.data.csv import _Starts
 from privmix.errors import InvalidInput
 from tests.data.helpers import png, write, write_mnist
 
@@ -206,3 +207,12 @@ def test_a_range_beyond_the_records_is_refused() -> None:
     for first, stop in ((-1, None), (N + 1, None), (0, N + 1), (5, 4)):
         with pytest.raises(InvalidInput):
             list(source.batches(4, first, stop))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_records_begin_behind_line_ends_outside_of_quotes(size: int) -> None:
+    text = b'1,"a\n""b\r\n"\r\n\r\n\n2,c\r3,"x"\n \n4,""\n5'
+    starts = _Starts(0)
+    for start in range(0, len(text), size):
+        starts.add(text[start : start + size])
+    assert starts.records == 6

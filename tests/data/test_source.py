@@ -49,6 +49,23 @@ def test_labels_outside_the_declared_classes_are_refused_silently(labels: list[A
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["dog", " cat ", "2"], [1, 0, 2]),
+        ([b"eel", b"dog"], [2, 1]),
+        ([0.0, 2.0], [0, 2]),
+        ([True, False], [1, 0]),
+        (np.array([2, 1], dtype=np.uint64), [2, 1]),
+        (np.array(["dog", "dog"], dtype=object), [1, 1]),
+    ],
+)
+def test_labels_by_name_or_index(labels: Any, expected: list[int]) -> None:
+    encoded = encode_labels(np.asarray(labels), CLASSES)
+    assert encoded.dtype == np.int64
+    assert encoded.tolist() == expected
+
+
 @pytest.mark.parametrize("labels", [np.array([None, "cat"], dtype=object), np.array([1 + 2j]), np.array([b"\xff"])])
 def test_labels_of_other_types_are_refused(labels: Any) -> None:
     with refuses("label"):

@@ -131,6 +131,41 @@ def test_halves_have_independent_noise_of_the_size_they_say() -> None:
         assert abs((half**2).mean() * 2 * weight**2 - 1) < 7 * (2 / count) ** 0.5
 
 
+def in_float64(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return type(value)(map(in_float64, value))
+    return value.astype(np.float64) if isinstance(value, np.ndarray | np.float32) else value
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_slopes_are_those_of_the_loss(centred: bool) -> None:
+    """Differences of the loss along random directions, in float64, with clipping, loose columns and a free total."""
+    numeric = ColumnStates("n", np.array([[0.1, 0.3], [0.2, 0.7], [0.6, 0.2]]), np.array([0.2, 0.5, 0.3]))
+    every = [*columns(), numeric]
+    rng = np.random.default_rng(0)
+    width = sum(column.features.shape[1] for column in every)
+    half = rng.normal(size=(width, width))
+    found = SecondMoments(half + half.T, rng.normal(size=(width, 2)), rng.random(2), 9, 3.0, 2.0, 1.0)
+    centre = rng.random(width).astype(np.float32) / 5 if centred else None
+    transform = RecordTransform(0.95, centre=centre, residual_clip_norm=0.6 if centred else None)
+    fit = _Fit(found, 0.5, transform, every, 0.1, True, 0)
+    for name, value in vars(fit).items():
+        setattr(fit, name, in_float64(value))
+    target = replace(fit.released, **{name: in_float64(getattr(fit.released, name)) for name in ("second", "cross")})
+    fit.parts, fit.total = rng.normal(size=len(fit.parts)), 0.3
+    fit.take_clipping(0, 500)
+    _, (logits, parts, total) = fit.loss(target, 3.0)
+    where = fit.logits, fit.parts, fit.total
+    for _ in range(5):
+        step = [1e-5 * rng.normal(size=np.shape(part)) for part in where]
+        losses = []
+        for sign in (1, -1):
+            fit.logits, fit.parts, fit.total = (part + sign * one for part, one in zip(where, step, strict=True))
+            losses.append(fit.loss(target, 3.0)[0])
+        slope = 2 * ((logits * step[0]).sum() + parts @ step[1] + total * step[2])
+        assert losses[0] - losses[1] == pytest.approx(slope, rel=1e-5)
+
+
 def test_columns_of_another_width_are_refused() -> None:
     found, transform = moments(table(), 1.0)
     with refuses("columns"):
