@@ -294,6 +294,17 @@ def test_a_refuted_claim_is_loud() -> None:
     assert "A claim is refuted" not in quiet
 
 
+def test_a_claim_refuted_by_its_curve_is_not_said_to_be_exceeded() -> None:
+    """Rates may contradict a whole trade-off curve long before they prove a larger epsilon."""
+    record = samples.audit(violated=True, proven_epsilon=0.4, below_curve=True)
+    text = Page(render_page([samples.guarantee(), record], "public")).all("main")[0].text
+    assert "FAIL: do not hand on this release" in text
+    assert text.count("Its errors are below the claimed trade-off curve") == 2
+    assert "larger epsilon than was claimed" not in text
+    exceeded = samples.audit(violated=True, below_curve=True)
+    assert "Its errors are below" not in Page(render_page([exceeded], "public")).all("main")[0].text
+
+
 def test_what_is_assumed_stands_apart_from_what_is_proven() -> None:
     """Also where a record of before has it among what is proven; what was withdrawn is not shown at all."""
     assumed = {"gdp_epsilon": 0.6, "gaussian_epsilon": None, "own_noise_epsilon": 0.83, "doubt": "scores are skewed"}

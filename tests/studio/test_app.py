@@ -27,7 +27,7 @@ from privmix.studio import worker
 from privmix.studio.asked import Column, FormData, Unready
 from privmix.studio.order import Order
 from privmix.studio.price import DataFacts, Forecasts, RunningForecast, between, facts_of, price_of
-from privmix.studio.runs import FAILED, RUNNING, Busy, Runs, StudioRun
+from privmix.studio.runs import FAILED, RUNNING, Busy, FormKeys, Runs, StudioRun
 from tests.commands.test_report import make_release
 from tests.studio.helpers import AUTO, IMAGES, PERSONS, TABLE, ask, form_of, studio, visits
 
@@ -119,6 +119,16 @@ def test_a_page_that_is_sent_twice_releases_once(tmp_path: Path, started: list[A
     for key in ("", "made-up"):
         assert ask(found.app, "POST", "/fence/release", form=form_of(TABLE, key=key)).status == 409
     assert len(started) == 1
+
+
+def test_a_key_is_good_once() -> None:
+    keys = FormKeys()
+    key = keys.new()
+    assert (keys.use(key), keys.use(key), keys.use("")) == (True, False, False)
+    old = keys.new()
+    for _ in range(300):
+        keys.new()
+    assert not keys.use(old)
 
 
 @pytest.mark.parametrize(
