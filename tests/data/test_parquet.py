@@ -121,3 +121,11 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", {"x": X.tolist(), "label": LABELS})
     with pytest.raises(InvalidInput, match="columns: got 'z'"):
         open_dataset(path, classes=2, number_columns=["z"])
+
+
+def test_cifar10(data_root: Path) -> None:
+    source = open_dataset(data_root / "cifar10", split="test", classes=10, image_size=32, colour="rgb")
+    assert (source.schema.records, source.schema.input_shape) == (10_000, (32, 32, 3))
+    batch = next(source.batches(100))
+    assert batch.y.tolist() == list(range(10)) * 10
+    assert batch.x.dtype == np.uint8
