@@ -25,7 +25,7 @@ URL = "sqlite:///ledger.db"
 PRICE = ["account", "--design", "poisson:mixup_degree=64", "--records", 60_000, "--epsilon", 1, "--delta", 1e-5]
 COMMANDS = {
     "privmix --help": ["--help"],
-    "privmix version": ["version"],
+    "privmix --version": ["--version"],
     "privmix account": PRICE,
     "privmix ledger show": ["ledger", "show", "--ledger", URL],
     # Each is told all of its options, those of every design and of the models' presets.
