@@ -1,4 +1,4 @@
-"""Command ``row-norms``: how long the rows of a release are. Reads no private data."""
+"""Command ``row-norms``: norms of a release's rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RowNorms(Recorded, Command[Measured]):
     release: str | Path = option(MISSING, "Folder that privmix release wrote.", argument=True)
 
     def run(self, progress: Progress) -> Measured:
-        """Measure, and say what the figures are about."""
+        """Measure the norms."""
         self.check_record()
         release = pm.load(self.release)
         assert isinstance(release, pm.Release)

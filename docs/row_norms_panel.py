@@ -1,4 +1,4 @@
-"""What a report shows of records of kind ``row-norms``."""
+"""Panel for records of kind ``row-norms``."""
 
 from __future__ import annotations
 

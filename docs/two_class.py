@@ -29,7 +29,7 @@ def holds(first: int, rows: int, classes: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class TwoClassSampling(Sampler):
-    """Who is in a row, and what that costs: one object, so that neither can be had without the other."""
+    """Members of rows, and their privacy cost."""
 
     classes: int
     rate: float
@@ -56,7 +56,7 @@ class TwoClassSampling(Sampler):
 @register
 @dataclass(frozen=True)
 class TwoClass(NoisyLabels):
-    """Rows between Poisson mixup and class-wise mixing. Its options are those of all rows with noisy labels."""
+    """Rows between Poisson mixup and class-wise mixing."""
 
     name = "two-class"
     worst_case = f"{__name__}:two_class_case"
@@ -116,7 +116,7 @@ class TwoClass(NoisyLabels):
 
 
 class TwoClassCase(PoissonCase):
-    """One record of class 0, of which the rows that may hold its class tell what Poisson's rows do."""
+    """One record of class 0, in the rows that may hold its class."""
 
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> NDArray[np.float64]:
         told = holds(block.start, len(block.x), self.plan.num_classes)[:, 0]
@@ -124,13 +124,13 @@ class TwoClassCase(PoissonCase):
 
 
 def two_class_case(plan: ReleasePlan) -> TwoClassCase:
-    """The worst pair of neighbours: the plan itself with one feature, and one canary."""
+    """Return the worst pair of neighbours: one feature, one canary."""
     return TwoClassCase(replace(plan, dim=1), 1)
 
 
 @LEARNERS.register
 class ClassMeans(LinearLearner):
-    """The class whose mean is nearest: means are what rows follow from their labels by, in the least squares."""
+    """The class with the nearest mean, by least squares."""
 
     name = "class-means"
 
