@@ -97,13 +97,13 @@ def test_from_the_first_click_to_a_verified_release(served: Served) -> None:
     said = page.locator("#said")
     expect(said).to_have_text(re.compile("^Epsilon 4:"), timeout=PATIENCE)
     # Numbers move while sliders do.
-    right = float(re.findall(r"at most ([\d.]+) of", said.text_content())[0])
+    right = float(re.findall(r"at most ([\d.]+)% of", said.text_content())[0])
     page.focus("#epsilon-slider")
     page.keyboard.press("ArrowLeft")
     assert page.input_value("#epsilon") == "3"
     assert page.get_attribute("#epsilon-slider", "aria-valuetext") == "3"
     expect(said).to_have_text(re.compile("^Epsilon 3:"), timeout=PATIENCE)
-    assert float(re.findall(r"at most ([\d.]+) of", said.text_content())[0]) < right
+    assert float(re.findall(r"at most ([\d.]+)% of", said.text_content())[0]) < right
     expect(page.locator("#forecast circle")).to_have_count(7, timeout=PATIENCE)
     assert page.locator("#forecast progress").count() == 0
     page.press("summary:has-text('The exact command')", "Enter")

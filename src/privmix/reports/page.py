@@ -194,7 +194,7 @@ def _settings(context: Context) -> Section | None:
 
 def _reproduce(context: Context) -> Section | None:
     commands: list[Block] = [CommandBlock(_named(one), one.record.command) for one in context if one.record.command]
-    lead = "The commands behind the figures; new noise changes these a little. --print-config writes their options."
+    lead = "The commands behind the figures; new noise changes these a little."
     return (
         Section("reproduce", "How to check it and make it again", lead, [Card("", commands)], folded=True)
         if commands
