@@ -5,10 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import pwd
+import random
 import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,15 @@ def _as_server() -> list[str] | None:
     names = {entry.pw_name for entry in pwd.getpwall()}
     user = next((name for name in ("postgres", "nobody") if name in names), None)
     return None if user is None or shutil.which("runuser") is None else ["runuser", "-u", user, "--"]
+
+
+def _own_port() -> int:
+    """A free port below those that the system gives to connections: none can take it before the server starts again."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:
@@ -69,9 +80,7 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
     folder = Path(subprocess.run(["mktemp", "-d"], check=True, capture_output=True, text=True).stdout.strip())
     if prefix:
         shutil.chown(folder, prefix[2])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = _own_port()
     data, user = folder / "data", "privmix" if prefix else getpass.getuser()
     settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c max_connections=120"
     server = Server(folder, port, user, [*prefix, control, "-D", str(data)], settings)
