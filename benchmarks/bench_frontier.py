@@ -54,7 +54,7 @@ LINES: dict[str, list[Line]] = {
             {"dataset": "mnist", "method": "ps-ridge-centred"},
             "",
         ),
-        ("DP-SGD, linear", OWN, "training_linear", {"dataset": "mnist", "features": "scattering", "how": None}, ""),
+        ("DP-SGD, linear", OWN, "training_linear", {"dataset": "mnist", "how": "tuned"}, ""),
         ("DP-MERF", RIVAL, "rivals", {"dataset": "mnist", "design": "DP-MERF (merf)"}, ""),
         ("DP-HP", RIVAL, "rivals", {"dataset": "mnist", "design": "DP-HP (hermite)"}, ""),
         ("class prototypes (DPPL)", RIVAL, "rivals", {"dataset": "mnist", "design": "class prototypes (DPPL)"}, ""),
@@ -262,10 +262,10 @@ def main() -> None:
     first += (
         "\n\nPhotos: all lines but that without privacy use the last layer of a network trained on public photographs. "
     )
-    first += "DP-SGD trains one private model and publishes no data. On questions its rate, epochs and clipping "
-    first += "bound were chosen on records held out of training; on digits and photos it has defaults of earlier "
+    first += "DP-SGD trains one private model and publishes no data. On digits and questions its rate, epochs "
+    first += "and clipping bound were chosen on records held out of training; on photos it has defaults of an earlier "
     first += (
-        "builds. AIM runs fewer rounds than its authors use. Models are trained on DP-CDA, DP-MERF and Gaussian Mixing "
+        "build. AIM runs fewer rounds than its authors use. Models are trained on DP-CDA, DP-MERF and Gaussian Mixing "
     )
     first += "by privmix's learner. "
     first += "Every line is in [frontier_all.svg](frontier_all.svg)."
