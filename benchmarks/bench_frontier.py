@@ -326,7 +326,7 @@ def _crossing(one: Mapping[float, float], other: Mapping[float, float]) -> tuple
 def _draw_first() -> None:
     figure = new_figure(6.2, 6.6)
     figure.suptitle(
-        "A release keeps most accuracy at epsilon 1.\nOn questions and photos, one private model keeps more.",
+        "A release keeps most accuracy at epsilon 1.\nOn questions and photos, one private model then keeps more.",
         fontsize=13,
         fontweight="bold",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from privmix.fields import (
     Coded,
     Count,
     Fraction,
+    Number,
     Positive,
     Seed,
     Share,
@@ -109,3 +111,17 @@ def test_other_values_are_refused_by_their_path(changes: dict[str, Any], named: 
     with pytest.raises(InvalidInput) as caught:
         read(Outer, {**stored(FULL), **changes}, "outer")
     assert caught.value.field == named
+
+
+def test_every_range_has_wrong_values() -> None:
+    assert {name for name, _ in wrong_values(Outer)} == {
+        "share",
+        "rows",
+        "part",
+        "none",
+        "seed",
+        "kind",
+        "tag",
+        "bounds",
+    }
+    assert [math.isfinite(value) for value in Number().wrong()[:3]] == [False, False, False]

@@ -12,7 +12,7 @@ import torch
 
 from privmix.attacks import one_run_proof
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, canaries_in_words, release_mechanism
-from privmix.attacks.canary_persons import persons_vectors, standing, with_persons
+from privmix.attacks.canary_persons import person_blocks, persons_vectors, standing, with_persons
 from privmix.attacks.canary_records import make_canaries
 from privmix.attacks.one_run_proof import OneRunProof
 from privmix.attacks.training_canaries import _joined, audit_training_canaries, training_mechanism
@@ -311,3 +311,11 @@ def test_options_that_do_not_go_together_are_refused() -> None:
         audited(plan_of(**STRONG), PrivateRecords(np.zeros((9, DIM)), np.zeros(9, np.int64)))
     assert canaries_in_words(CanaryConfig(), RECORD) == "planted canaries"
     assert canaries_in_words(CanaryConfig(), PERSON) == "planted canary persons with 1 record each"
+
+
+def test_blocks_part_no_person_and_hold_those_that_are_kept() -> None:
+    found = tiles.tiles_of(records(persons=900))
+    blocks = list(person_blocks(plan_of(**STRONG), found, 700))
+    assert len(blocks) > 2
+    assert sum(len(persons.first) for _, _, persons in blocks) == 700
+    assert sum(persons.weights.sum() for _, _, persons in blocks) == pytest.approx(700)

@@ -13,7 +13,7 @@ import pytest
 from privmix.certificate import certificate as common
 from privmix.certificate.certificate import Certificate, CommonFields, check_guarantee, content_hash, parse_certificate
 from privmix.errors import InvalidInput
-from privmix.fields import Choice, later
+from privmix.fields import Choice, later, newest
 from privmix.releases.certificate import ReleaseFields
 from privmix.releases.verify import check_certificate
 from privmix.training.certificate import ModelFields
@@ -116,3 +116,8 @@ def test_a_certificate_of_the_future_is_refused_in_these_words(name: str, kind: 
 def test_no_version_is_no_version(version: Any) -> None:
     with refuses("certificate schema_version"):
         parse_certificate(edited("release", schema_version=version), ReleaseFields)
+
+
+@pytest.mark.parametrize("kind", [ReleaseFields, ModelFields, CommonFields])
+def test_no_field_is_newer_than_what_is_written(kind: type[CommonFields]) -> None:
+    assert common.FIRST_VERSION <= newest(kind, common.FIRST_VERSION) <= common.SCHEMA_VERSION

@@ -220,3 +220,19 @@ def test_records_of_one_person_decide_no_publication(tmp_path: Path) -> None:
     as_records = [word for word in data if word not in ("--person", "who")]
     np.savez(tmp_path / "half.npz", x=x[whose < 20], y=y[whose < 20])
     assert trained(as_records, tmp_path / "half.npz", tmp_path / "AS-RECORDS", 2000).code == 2
+
+
+def test_tables_and_images_are_parted_by_persons(tmp_path: Path) -> None:
+    data = said("csv", tmp_path)
+    outcome = parted(tmp_path, [*data, "--table-columns", "a,b"], ".jsonl", "--share", "0.2", "--how", "uniform")
+    assert outcome.code == 0, outcome.err
+    lines = [json.loads(line) for line in (tmp_path / "private.jsonl").read_text().splitlines()]
+    assert len({line["who"] for line in lines}) == PERSONS - 6
+    assert not any("who" in json.loads(line) for line in (tmp_path / "public.jsonl").read_text().splitlines())
+    images(tmp_path / "scans", frame())
+    flags = ["--data", str(tmp_path / "scans"), "--image-size", "6", "--colour", "grey"]
+    flags += ["--person", rf"pattern=({SECRET}\d+)_", "--how", "uniform", "--count", "3"]
+    (tmp_path / "two").mkdir()
+    outcome = parted(tmp_path / "two", flags, ".npz")
+    assert outcome.code == 0, outcome.err
+    assert len(np.unique(persons_in_column(tmp_path / "two" / "private.npz", "person"))) == PERSONS - 3

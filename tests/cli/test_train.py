@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -294,3 +295,12 @@ def test_evaluation_of_other_data_is_refused(trained: Path) -> None:
     prepare_wrong_data()
     refused(privmix("evaluate", "MODEL", "--data", "narrow.npz"), "--data", "(8, 8)")
     refused(privmix("evaluate", "MODEL", "--data", "other-labels.npz"), "label", "private")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_places_that_cannot_be_written_cost_nothing(unreadable: None) -> None:
+    open_ledger()
+    Path("closed").mkdir(mode=0o500)
+    for changes in ({"out": "closed/MODEL"}, {"store": "closed/STORE"}):
+        refused(train(ledger=LEDGER, dataset="own", **changes), "cannot write", code=1)
+    assert charges() == []

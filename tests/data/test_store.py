@@ -148,3 +148,12 @@ def test_opening_what_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_text("{")
     with pytest.raises(InvalidInput, match="a feature store"):
         FeatureStore.open(tmp_path)
+
+
+def test_verify_sees_a_change(tmp_path: Path) -> None:
+    store = make(tmp_path / "store")
+    content = bytearray((store.path / "features.npy").read_bytes())
+    content[-1] ^= 1
+    (store.path / "features.npy").write_bytes(bytes(content))
+    with pytest.raises(InvalidInput, match="as they were written"):
+        FeatureStore.open(store.path).verify()

@@ -271,3 +271,12 @@ def test_arguments() -> None:
 def test_a_spec_holds_nothing_but_its_own_options(options: dict[str, Any], encoder: EfficientNet) -> None:
     with pytest.raises(InvalidInput):
         check_spec({**encoder.spec(), "options": {**encoder.options(), **options}})
+
+
+@pytest.mark.parametrize("threads", [1, 2], indirect=True)
+def test_per_record_to_the_bit_with_the_weights_of_the_package(threads: int) -> None:
+    pytest.importorskip(module.MODELS["lite0"].folder)
+    encoder = EfficientNet(size=64, device="cpu")
+    whole = encoder.transform(IMAGES)
+    rows = np.random.default_rng(0).choice(len(IMAGES), 30)
+    assert np.array_equal(encoder.transform(IMAGES[rows]), whole[rows])

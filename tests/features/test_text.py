@@ -317,3 +317,7 @@ def test_what_minilm_can_not_read_is_counted(minilm: MiniLm) -> None:
     texts = ["Where is my card?", "ይህ ፊልም በጣም ጥሩ ነው", "أين بطاقتي؟", "Où est ma carte ?", "a word " * 300, None, ""]
     found = set(minilm.unusual(np.array([[text] for text in texts], dtype=object)))
     assert found == {(1, "", UNKNOWN), (2, "", UNKNOWN), (4, "", CUT), (5, "", NO_TEXT)}
+
+
+def test_batch_size_changes_rounding_only(folder: Path, encoder: TextEncoder) -> None:
+    assert np.allclose(TextEncoder(str(folder), batch_size=4).transform(TEXTS), encoder.transform(TEXTS), atol=1e-6)

@@ -13,9 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import privmix as pm
+from privmix.releases import certificate as certificates
 from privmix.releases import run as runs
 from privmix.releases.card import EDITIONS, data_card
 from privmix.releases.folder import DATA_FOLDER
+from tests.cli.helpers import privmix
 from tests.refusals import refuses
 from tests.training.test_verify import edit
 
@@ -142,3 +144,19 @@ def test_cards_of_every_edition_hold(
     # What a model has to beat follows from the number of classes alone.
     assert ("at least\n50% of the records with 2 classes" in card) == ({"baseline", "before"}.isdisjoint(edition))
     assert ("privmix sample" in card) == (set(edition) <= {"titled"})
+
+
+def test_releases_of_before_hold(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As earlier versions wrote them: no names anywhere, and another card."""
+    for module in (runs, certificates):
+        monkeypatch.setattr(module, "stated_names", lambda spec, dim: ())
+    monkeypatch.setattr(runs, "data_card", lambda plan, certificate: data_card(plan, certificate, **EDITIONS[-1]))
+    own = table.parent
+    old = pm.release(own / "own.csv", features=f"tabular:{own / 'spec.json'}", out=tmp_path / "REL", **WISHES)
+    monkeypatch.undo()
+    assert "feature_names" not in old.certificate
+    assert "release.sample" not in (tmp_path / "REL" / "README.md").read_text()
+    assert pm.verify(tmp_path / "REL")
+    # What follows from the extractor is known all the same.
+    assert list(old.to_frame().columns)[:3] == ["age", "sex=F", "sex=M"]
+    assert privmix("inspect", str(tmp_path / "REL")).code == 0

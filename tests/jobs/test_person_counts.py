@@ -11,8 +11,10 @@ import pytest
 import privmix as pm
 from privmix import bars
 from privmix.attacks.membership import infer_membership
-from privmix.designs import Poisson
+from privmix.designs import Fixed, Poisson
 from privmix.engine import PrivateRecords
+from privmix.jobs.persons import check_persons
+from privmix.planning import ReleaseConfig
 from privmix.plans import all_designs
 from privmix.plans.registry import takes_persons
 from privmix.releases import verify_release
@@ -126,3 +128,19 @@ def test_processes_that_know_records_by_other_persons_train_nothing() -> None:
     heard = iter(said)
     with refuses("data"):
         Trainer._check_same_records(other, Told(1, 2))
+
+
+def test_rows_of_a_fixed_size_know_how_many_persons_there_are_and_say_so(tmp_path: Path) -> None:
+    release = released(tmp_path / "release", design=Fixed(4), rows=20)
+    said = str(release.certificate.to_dict())
+    assert "not used" not in said
+    assert f"The person count {PERSONS} is taken as public" in said
+    with refuses("records"):
+        released(tmp_path / "other", PERSONS - 1, design=Fixed(4), rows=20)
+
+
+def test_only_rows_of_a_fixed_size_are_checked_for_persons() -> None:
+    for name, options in {"moments": {}, "poisson": {"mixup_degree": 4}}.items():
+        plan = ReleaseConfig(9, 2, ("a", "b"), name, per_person=1, **options).with_noise(1.0)
+        for found in (1, 9, 10, 1000):
+            check_persons(found, plan)

@@ -16,14 +16,14 @@ import pandas
 import pytest
 
 import privmix as pm
-from privmix.data import remote
+from privmix.data import ArraySource, remote
 from privmix.data.store import FeatureStore
 from privmix.errors import InvalidInput
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
 from privmix.mechanisms.private_count import RECORD_COUNTS
 from privmix.world import World
-from tests.jobs.persons_data import BUDGET, KINDS, MOMENTS, PERSONS, RECORDS, SECRET, frame, given, images
+from tests.jobs.persons_data import BUDGET, CLASSES, KINDS, MOMENTS, PERSONS, RECORDS, SECRET, frame, given, images
 from tests.refusals import refuses
 
 pytestmark = pytest.mark.filterwarnings("ignore:`seed` makes", "ignore:delta", "ignore:features are plain")
@@ -479,3 +479,12 @@ def arrays_of(out: Path) -> dict[str, bytes]:
         for path in out.rglob("*")
         if path.is_file() and path.suffix not in (".json", ".md")
     }
+
+
+def test_an_open_source_has_no_columns_to_name(tmp_path: Path) -> None:
+    (x, _), said = given("arrays", tmp_path, frame())
+    source = ArraySource(x, np.arange(len(x)) % 2, tuple(CLASSES))
+    options = {name: value for name, value in MOMENTS.items() if name != "classes"}
+    with refuses("person"):
+        pm.release(source, **options, person="who")
+    pm.release(source, **options, **said)

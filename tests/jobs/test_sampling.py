@@ -17,6 +17,7 @@ from privmix.cli.main import run
 from privmix.errors import InvalidInput
 from privmix.features.tabular import Tabular
 from privmix.learning import table_model
+from privmix.releases.card import data_card
 from tests.refusals import refuses
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
@@ -189,3 +190,18 @@ def test_command_line_makes_the_same_rows(
     assert run(["sample", str(folder), "--out", str(out)]) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert out.stat().st_mode & 0o044, "rows are as public as the release"
+
+
+def test_the_card_says_how_rows_are_made_and_cards_of_before_hold(
+    release: pm.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = release.save(tmp_path / "REL")
+    assert "privmix sample THIS_FOLDER --out rows.csv" in (folder / "README.md").read_text()
+    assert pm.verify(folder)
+    card = data_card(release.plan, release.certificate.to_dict(), sampled=False, titled=False)
+    assert "privmix sample" not in card
+    (folder / "README.md").write_text(card)
+    assert pm.verify(folder)
+    (folder / "README.md").write_text(card + "privmix sample")
+    with refuses("README.md"):
+        pm.verify(folder)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import privmix as pm
+from privmix.data import Source
 from privmix.jobs.public_data import refuse_private
 from tests.cli.training import (
     LEDGER,
@@ -78,3 +79,33 @@ def test_a_file_of_one_split_is_the_private_data_by_any_split(tmp_path: Path) ->
     refuse_private({"public": (x + 1, y)}, (x, y), "train")
     with refuses("public"):
         refuse_private({"public": (x, 1 - y)}, (x, y), "train")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"ledger": None}, "ledger, dataset"),
+        ({"seed": 1}, "seed"),
+        ({"resume": True}, "resume"),
+        ({"bank": 2, "store": "STORE"}, "store"),
+        ({"views": "dp-mix-twice"}, "views"),
+        ({"views": "plain:augmentations=flip"}, "views"),
+        ({"public_method": "multiplicity:rho=0.1"}, "public_method"),
+        ({"device": "tpu"}, "device"),
+        ({"public": "own", "scenario": "warm"}, "public"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_refused_is_a_field_and_costs_nothing(
+    wrong: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(*_: Any) -> Any:
+        raise AssertionError("a record was read")
+
+    open_ledger()
+    monkeypatch.setattr(Source, "batches", unread)
+    with pytest.raises(pm.InvalidInput) as refused:
+        pm.train("own", **{**OWN, **PAID, **wrong})
+    assert refused.value.field == field
+    assert charges() == []
+    assert left_over() == set()

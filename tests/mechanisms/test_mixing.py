@@ -189,3 +189,20 @@ def test_stacking_puts_rows_below_one_another() -> None:
 
 def test_a_membership_does_not_show_its_members() -> None:
     assert repr(Membership(np.array([0, 1]), np.array([4321]))) == "<Membership of 1 rows>"
+
+
+@pytest.mark.parametrize(
+    ("alpha", "max_weight", "bits", "field"),
+    [
+        (0, 1, 8, "alpha"),
+        (np.inf, 1, 8, "alpha"),
+        (1, 0, 8, "max_weight"),
+        (1, 1.1, 8, "max_weight"),
+        (1, 2.0**-9, 8, "max_weight"),
+        (1, 1, 0, "weight bits"),
+        (1, 1, 31, "weight bits"),
+    ],
+)
+def test_bad_weight_arguments_are_refused(alpha: float, max_weight: float, bits: int, field: str) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        dirichlet_weights(np.random.default_rng(0), 2, 3, alpha, max_weight, bits)

@@ -396,3 +396,15 @@ def test_bad_labels_are_refused_and_not_shown(sampler: Sampler) -> None:
         with refuses("labels") as caught:
             sampler.draw(_streams(), 0, 0, np.array([0, 1, private, 2]))
         assert "77" not in str(caught.value)
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.5, np.nan, np.inf])
+def test_rates_outside_the_unit_interval_are_refused(rate: float) -> None:
+    for field, make in [
+        ("sampling_rate", lambda: PoissonSampling(9, 9, rate)),
+        ("class_rate", lambda: HierarchicalSampling(9, 9, 3, rate, 0.5)),
+        ("record_rate", lambda: HierarchicalSampling(9, 9, 3, 0.5, rate)),
+        ("sampling_rate", lambda: ClasswiseSampling(9, 9, 3, rate)),
+    ]:
+        with pytest.raises(InvalidInput, match=field):
+            make()

@@ -189,3 +189,13 @@ def test_nothing_left_the_machine_and_no_policy_was_broken(served: Served) -> No
     assert [url for url in served.asked if "malignant" in url] == []
     # The browser says of pages that were refused that they were.
     assert [text for text in served.said if "status of 4" not in text] == []
+
+
+def test_a_stranger_sees_nothing(served: Served) -> None:
+    stranger = served.context.browser.new_context()
+    page = stranger.new_page()
+    for address in (served.root, served.root.replace("127.0.0.1", "localhost"), f"{served.root}?token=guess"):
+        answer = page.goto(address)
+        assert answer.status == 403
+        assert "Access denied" in page.content()
+    stranger.close()

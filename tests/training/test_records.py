@@ -127,3 +127,13 @@ def test_images_are_told_by_their_range(value: float, monkeypatch: pytest.Monkey
     x = np.full((5, 3), 0.5)
     x[4, 1] = value
     assert TrainingRecords.of(x, [0] * 5, classes=2).in_unit_range() == (0 <= value <= 1)
+
+
+@pytest.mark.parametrize("label", [-1, 4, 100])
+def test_closed_class_list(label: int) -> None:
+    x, y = good()
+    y[0] = label
+    with refuses("labels"):
+        TrainingRecords.of(x, y, classes=4)
+    with refuses("classes"):
+        TrainingRecords.of(x, np.zeros(ROWS), classes=1)

@@ -444,3 +444,37 @@ def test_a_disk_that_is_full_at_a_checkpoint_keeps_the_run(tmp_path: Path, monke
     run_to(tmp_path / "out", job_of(), resume=True)
     assert files(tmp_path / "out") == files(tmp_path / "whole")
     load_trained(tmp_path / "out")
+
+
+def test_for_the_owner(tmp_path: Path) -> None:
+    key = bytes(range(100, 132))
+    out, folder = tmp_path / "out", tmp_path / ".out.run"
+    before = os.umask(0)
+    try:
+        with TrainingRun(out, job_of().settings(), streams=SecretStreams(bytearray(key), insecure_seed=False)) as run:
+            job_of().run(private(), run=_Unpublished(run))  # type: ignore[arg-type]
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "run.key").stat().st_mode & 0o777 == 0o600
+    assert [name for name, content in files(folder).items() if key in content] == ["run.key"]
+    run_to(out, job_of(), resume=True)
+    assert not any(key in content for content in files(out).values())
+    assert set(files(out)) == {"model.json", "certificate.json", "weights.safetensors", "MODEL_CARD.md"}
+
+
+def test_a_failed_publish_keeps_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_to(tmp_path / "whole", job_of())
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(base_module, "put_in_place", full)
+        with pytest.raises(StorageError, match="No space left"):
+            run_to(tmp_path / "out", job_of())
+    assert not (tmp_path / "out").exists()
+    steps: list[int] = []
+    run_to(tmp_path / "out", job_of(), resume=True, progress=lambda stage, done, total: steps.append(done))
+    assert steps == [], "no step is done again"
+    assert files(tmp_path / "out") == files(tmp_path / "whole")

@@ -269,3 +269,17 @@ def test_any_byte_changed_added_or_taken_in_any_file_is_refused(folder: Path) ->
                     verify_trained(folder)
         path.write_bytes(whole)
     assert len(verify_trained(folder).unchecked) >= 4
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda content: content["plan"].update(steps=0), "noise_multiplier, .*epsilon"),
+        (lambda content: content["plan"].update(epsilon=0.0), "epsilon"),
+        (lambda content: content["plan"].update(noise_multiplier=0.0), "noise_multiplier"),
+    ],
+)
+def test_no_part_of_epsilon_0_goes_alone(change: Callable[[Content], object], named: str, folder: Path) -> None:
+    edit(folder, change)
+    with pytest.raises(InvalidInput, match=named):
+        verify_trained(folder)

@@ -180,7 +180,7 @@ class Pull(NewFile, Command["CheckedFolder"]):
 
     Formal guarantees:
         * Bounded: a repository that states more than ``max_gb`` is refused before a file is taken, and taking ends as
-          soon as more than that has come.
+          soon as more than that has come, for every stated size.
 
     Raises:
         InvalidInput: there is none, or it does not verify.

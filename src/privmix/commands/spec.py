@@ -98,7 +98,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         - Declared: a draft for which records were looked at states that, as do certificates that depend on it.
 
     Raises:
-        InvalidInput: a declaration of a column is missing its column, repeated or contradictory; the file is there
+        InvalidInput: a declared column does not exist, is declared twice or contradicts itself; the file is there
             already.
         StorageError: something can't be read or written.
 

@@ -92,7 +92,7 @@ def _end_checked(checked: CheckedFolder, key: PublicKey) -> CheckedFolder:
     """Return the same, once ``key`` is found to sign any statement that the sealed key was destroyed.
 
     Raises:
-        InvalidInput: its claims do not hold.
+        InvalidInput: there is such a statement, and ``key`` does not sign it.
     """
     from privmix.certificate.replay_end import ENDED_FILE, sealed_words
 

@@ -338,3 +338,22 @@ def test_errors_do_not_tell_the_number_of_records() -> None:
     with refuses("the model's output") as error:
         ghost_clipped_sum(model, FlatParameters(model), x, targets, torch.ones_like)
     assert "77" not in str(error.value)
+
+
+def test_a_norm_survives_views_that_cancel() -> None:
+    """Pairs are summed in float64: what is left of gradients 1000 times its length is right to 1%."""
+    a, difference = torch.randn(1, 1, 1, 300), torch.randn(1, 1, 1, 300)
+    inputs = torch.cat([a, a + 1e-3 * difference], dim=2)
+    gradients = torch.randn(1, 1, 1, 200) * torch.tensor([1.0, -1.0]).view(1, 1, 2, 1)
+    exact = (gradients.double().mT @ inputs.double()).square().sum()
+    found = ghost_norms._outer_product_squares(inputs, gradients)
+    assert torch.isclose(found[0], exact, rtol=1e-6)
+
+
+def test_each_record_has_its_own_factor() -> None:
+    model, shape = build("cnn")
+    flat = FlatParameters(model)
+    x, targets = views(shape, 4, 2)
+    factors = torch.tensor([0.0, 2.0, -1.0, 0.5])
+    total = ghost_clipped_sum(model, flat, x, targets, lambda norms: factors)
+    assert torch.allclose(total, factors @ naive(model, x, targets), atol=1e-6)

@@ -485,3 +485,15 @@ def test_what_a_record_adds_depends_on_no_other(strategy: type[GradientStrategy]
         alone = gradients.clipped_sum(*call, 1).double()
         for count in (2, 5, 65, 70):
             assert float((gradients.clipped_sum(*call, count).double() - count * alone).norm()) < 1e-4
+
+
+def test_closed_form_is_for_linear_heads_only() -> None:
+    assert fits_closed_form(build("linear"))
+    assert fits_closed_form(build("linear-scaled"))
+    for name in ("cnn", "resnet-9", "wrn-10-1"):
+        assert not fits_closed_form(build(name))
+        with refuses("strategy"):
+            strategy_of(name, ClosedFormGradients, Clipping(1.0))
+    half = LinearHead(dim=3, classes=2)
+    half.head.bias.requires_grad_(False)
+    assert not fits_closed_form(half)

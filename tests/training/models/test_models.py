@@ -435,3 +435,14 @@ def test_low_rank_changes_name_their_extra(folders: dict[str, Path], monkeypatch
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(MissingExtra, match=r"\.\[lora\]"):
         pretrained(folders, "vit", "hf-lora")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shapes_and_records_apart(name: str) -> None:
+    for shape in [(16, 16, 3), (20, 18)]:
+        model = make(name, shape=shape)
+        x = inputs(model, 5, shape)
+        nn.init.normal_(list(model.modules())[-1].weight if name == "linear" else next(model.parameters()))
+        assert model(x).shape == (5, 4)
+        assert torch.allclose(model(x)[2:3], model(x[2:3]), atol=1e-5)
+    check_model(model)

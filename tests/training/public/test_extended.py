@@ -38,13 +38,16 @@ def same(first: SideInformation, second: SideInformation) -> bool:
     return all((a is None and b is None) or torch.equal(a, b) for a, b in pairs)
 
 
-def advance(model: nn.Module, method: ExtendedMethod, steps: range) -> None:
-    """Run steps whose "private" mean is a function of the step, moving the weights."""
-    flat = FlatParameters(model)
+def advance(model: nn.Module, method: ExtendedMethod, steps: range) -> list[tuple[SideInformation, Tensor]]:
+    """Run steps whose "private" mean is a function of the step, moving the weights; what each step saw."""
+    flat, seen = FlatParameters(model), []
     for step in steps:
-        method.prepare(step)
+        side = method.prepare(step)
         mean = torch.randn(flat.size, generator=torch.Generator().manual_seed(step))
-        flat.set(flat.get() - 0.1 * method.combine(mean, step))
+        direction = method.combine(mean, step)
+        flat.set(flat.get() - 0.1 * direction)
+        seen.append((side, direction))
+    return seen
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -235,3 +238,19 @@ def test_perturbations_lie_along_gradients_of_separate_public_batches(adaptive: 
     assert not torch.allclose(found[0], found[1])
     mean = torch.linspace(-1, 1, 43)
     assert torch.equal(method.combine(mean, 5), mean)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_resumed_run_repeats_the_rest(name: str) -> None:
+    model = mlp()
+    method = method_on(model, name)
+    advance(model, method, range(4))
+    weights, state = FlatParameters(model).get(), method.state_dict()
+    rest = advance(model, method, range(4, 7))
+    other = mlp(seed=5)
+    FlatParameters(other).set(weights)
+    resumed = method_on(other, name)
+    resumed.load_state_dict(state)
+    for (side, direction), (again, direction_again) in zip(rest, advance(other, resumed, range(4, 7)), strict=True):
+        assert same(side, again)
+        assert torch.equal(direction, direction_again)
