@@ -179,7 +179,7 @@ class Pull(NewFile, Command["CheckedFolder"]):
     it, by their key.
 
     Formal guarantees:
-        * Bounded: a repository that states more than ``max_gb`` is refused before a file is taken, and taking ends as
+        * Bounded: a repository that states more than ``max_gb`` is refused before a file is taken. The download ends as
           soon as more than that has come, for every stated size.
 
     Raises:
