@@ -98,9 +98,9 @@ def main() -> None:
     asked = parser.parse_args()
     runs: list[dict[str, Any]] = json.loads(RUNS.read_text()) if RUNS.exists() else []
     done = {(run["label"], run["epsilon"], run["seed"]) for run in runs}
-    from bench_photographs import CACHE, FILES, STAGES
+    from bench_photographs import features_file
 
-    there = (CACHE / f"{FILES[STAGES]}-train.npy").exists()
+    there = features_file("cifar10", "train").exists()
     for seed in range(asked.seeds) if there else ():
         for label, design, accountant in PRICED:
             for epsilon in EPSILONS:

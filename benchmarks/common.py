@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from importlib.metadata import version
@@ -16,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from privmix.plans import design_named
 
 RESULTS = Path(__file__).parent / "results"
+CACHE = Path(os.environ.get("PRIVMIX_BENCH_CACHE", RESULTS.parent / "cache"))
 _WRITTEN = "Date, commit and machine of the latest runs; earlier runs that were kept may have others."
 
 
@@ -81,6 +84,43 @@ def told(values: Sequence[float], digits: int = 1) -> str:
     if len(values) == 1:
         return f"{values[0]:.{digits}f} (1 run)"
     return f"{np.mean(values):.{digits}f} ({np.std(values):.{digits}f}, {len(values)})"
+
+
+def gap(gaps: Sequence[float], digits: int = 2) -> str:
+    """Mean of paired differences with its 95% interval."""
+    half = stats.t.ppf(0.975, len(gaps) - 1) * np.std(gaps, ddof=1) / len(gaps) ** 0.5
+    return f"{np.mean(gaps):+.{digits}f} ({np.mean(gaps) - half:+.{digits}f} to {np.mean(gaps) + half:+.{digits}f})"
+
+
+def kept(place: Path) -> list[dict[str, Any]]:
+    """Finished runs."""
+    return list(json.loads(place.read_text())) if place.exists() else []
+
+
+def keep(place: Path, run: Mapping[str, Any]) -> None:
+    """Add a finished run; other processes may add theirs."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lines = [json.dumps(one) for one in (*kept(place), run)]
+        place.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def walk(
+    axes: Mapping[str, Sequence[Any]], start: Mapping[str, Any], score: Callable[[dict[str, Any]], float]
+) -> dict[str, Any]:
+    """Search a grid from a setting on: each axis moves to its next value while the score rises, until none moves."""
+    best = {name: start[name] for name in axes}
+    most, moved = score(best), True
+    while moved:
+        moved = False
+        for name, values in axes.items():
+            for step in (1, -1):
+                while 0 <= (place := values.index(best[name]) + step) < len(values):
+                    if (found := score({**best, name: values[place]})) <= most:
+                        break
+                    best, most, moved = {**best, name: values[place]}, found, True
+    return best
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
