@@ -13,9 +13,15 @@ from matplotlib import pyplot as plt
 import common
 
 # Laplace noise, in 255ths of the range of pixels.
-SCALES = (0, 16, 32)
+SCALES = (0, 2, 4, 8, 16, 32)
 WAYS = (1, 2, 4)
 NOISED = ("none", "mixup:2", "mixup:4", "cutmix", "cutout", "maxup")
+# Two lines of Figure A.4 have fewer points.
+COARSE = ("cutmix", "cutout")
+FEW = (0, 16, 32)
+MAXUP = "MaxUp"
+PLAIN, ADAPTIVE = "A2 2,000 CIFAR-10 gradient matching", "A2 2,000 CIFAR-10 gradient matching, adaptive"
+FIGURE_1B, FIGURE_A4 = "1b 2,000 CIFAR-10 gradient matching, adaptive", "A.4 2,000 CIFAR-10 gradient matching"
 
 
 def joined(change: str, scale: int) -> str:
@@ -25,41 +31,46 @@ def joined(change: str, scale: int) -> str:
     return "+".join(reversed(parts) if change == "maxup" else parts) or "none"
 
 
-def mixed(ways: int, scale: int) -> str:
-    """DP-InstaHide's augmentation of so many ways."""
+def named(line: int | str) -> str:
+    """A line of a figure."""
+    return f"k = {line}" if isinstance(line, int) else line
+
+
+def mixed(ways: int | str, scale: int) -> str:
+    """DP-InstaHide's augmentation of so many ways, or MaxUp with its noise."""
+    if ways == MAXUP:
+        return joined("maxup", scale)
     return joined("none" if ways == 1 else f"mixup:{ways}", scale)
 
 
 def studies(study: Callable[..., Any], data: str, attack: str) -> list[Any]:
     """What the figures need beside the tables."""
-    grid = [mixed(ways, scale) for ways in WAYS for scale in SCALES if (ways, scale) != (1, 0)]
-    noised = [joined(change, scale) for change in NOISED for scale in SCALES]
+    grid = [mixed(ways, scale) for ways in (*WAYS, MAXUP) for scale in SCALES if (ways, scale) != (1, 0)]
+    noised = [joined(change, scale) for change in NOISED for scale in (FEW if change in COARSE else SCALES)]
     return [
         study("1b", data, "gradient matching, adaptive", attack, 100, 10, grid, True),
         study("A.4", data, "gradient matching", attack, 100, 10, noised),
     ]
 
 
+def points(runs: dict[str, Any], key: str) -> dict[str, Any]:
+    """Results of a figure by defence; where a table has more trials of one, the table's."""
+    # Where nothing changes batches there is nothing to train through: the adaptive attack is the plain one.
+    tables = [PLAIN, key, *([ADAPTIVE] if key == FIGURE_1B else [])]
+    return {one["defence"]: one for table in tables for one in runs.get(table, {"results": []})["results"]}
+
+
 def draw(runs: dict[str, Any], tables: Sequence[Any]) -> list[str]:
     """Write what can be drawn, and return the text that shows it."""
     found = []
-    for key, change, title, picture, label in (
-        (
-            "1b 2,000 CIFAR-10 gradient matching, adaptive",
-            mixed,
-            "Figure 1b",
-            "poisoning_1b.svg",
-            "k = {}",
-        ),
-        ("A.4 2,000 CIFAR-10 gradient matching", joined, "Figure A.4", "poisoning_a4.svg", "{}"),
+    for key, change, made, title, picture in (
+        (FIGURE_1B, mixed, (*WAYS, MAXUP), "Figure 1b", "poisoning_1b.svg"),
+        (FIGURE_A4, joined, NOISED, "Figure A.4", "poisoning_a4.svg"),
     ):
         if key in runs:
-            # Where nothing changes batches there is nothing to train through: the adaptive attack is the plain one.
-            plain = runs.get("A2 2,000 CIFAR-10 gradient matching", {"results": []})["results"]
-            shares = {one["defence"]: one for one in [*plain, *runs[key]["results"]]}
-            _lines(shares, WAYS if change is mixed else NOISED, change, label, title, picture)
-            made = WAYS if change is mixed else NOISED
-            found.append(_told(shares, made, change, label, title, picture, runs[key]["results"][0]["trials"]))
+            shares = points(runs, key)
+            _lines(shares, made, change, title, picture)
+            found.append(_told(shares, made, change, title, picture, runs[key]["results"][0]["trials"]))
     against = [study for study in tables if study.table == "A2" and study.key in runs]
     if against:
         _scatter([(study.label, runs[study.key]["results"]) for study in against])
@@ -72,7 +83,6 @@ def _told(
     results: dict[str, Any],
     series: Any,
     change: Callable[[Any, int], str],
-    label: str,
     title: str,
     picture: str,
     trials: int,
@@ -84,7 +94,7 @@ def _told(
         for scale in SCALES:
             result = results.get(change(one, scale))
             cells.append("" if result is None else _cell(result))
-        rows.append([label.format(one), *cells])
+        rows.append([named(one), *cells])
     header = [title, *(f"s = {scale}" for scale in SCALES)]
     knows = (
         "an attacker who trains through the defence" if change is mixed else "an attacker who does not know the defence"
@@ -106,9 +116,7 @@ def _cell(result: dict[str, Any]) -> str:
     return f"{result['successes']} of {result['trials']} ({low:.0f} to {high:.0f}%), {accuracy:.1f}%"
 
 
-def _lines(
-    results: dict[str, Any], series: Any, change: Callable[[Any, int], str], label: str, title: str, picture: str
-) -> None:
+def _lines(results: dict[str, Any], series: Any, change: Callable[[Any, int], str], title: str, picture: str) -> None:
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for number, one in enumerate(series):
         points = [(scale, results[name]) for scale in SCALES if (name := change(one, scale)) in results]
@@ -116,11 +124,12 @@ def _lines(
         low = [rate - 100 * result["interval"][0] for rate, (_, result) in zip(rates, points, strict=True)]
         high = [100 * result["interval"][1] - rate for rate, (_, result) in zip(rates, points, strict=True)]
         # Moved apart, so that intervals can be told from each other.
-        places = [scale + 0.3 * (number - len(series) / 2) for scale, _ in points]
-        axes.errorbar(places, rates, yerr=[low, high], marker="o", capsize=2, label=label.format(one))
+        places = [scale * (1 + 0.03 * (number - len(series) / 2)) for scale, _ in points]
+        axes.errorbar(places, rates, yerr=[low, high], marker="o", capsize=2, label=named(one))
     axes.set(xlabel="Laplace noise s, in 255ths", ylabel="success of the attack, %", ylim=(-3, 103))
     axes.set_title(f"{title} in miniature (95% intervals)")
-    axes.set_xticks(SCALES)
+    axes.set_xscale("symlog", linthresh=2, linscale=0.5)
+    axes.set_xticks(SCALES, [str(scale) for scale in SCALES])
     figure.legend(loc="outside right upper")
     figure.savefig(common.RESULTS / picture)
     plt.close(figure)
