@@ -84,8 +84,8 @@ DATA: Final = {
         (1.0, 2.0, 4.0, 8.0),
         2,
         [
-            ["DP-MIX_DIFF, ViT-B-16 (Bao et al. 2023), one model", "94.3", "95.6", ""],
-            ["DP-MIX_DIFF, ConvNeXt (Bao et al. 2023), one model", "94.6", "95.5", ""],
+            ["DP-Mix, fine-tuned ViT-B-16 (Bao et al. 2023, Table 3), one model", "94.3", "95.6", ""],
+            ["DP-Mix, fine-tuned ConvNeXt (Bao et al. 2023, Table 3), one model", "94.6", "95.5", ""],
             ["DP-LoRA (Tsai et al. 2024), release of images", "70.7", "", "83.6"],
             ["DP-FETA (no public images), release of images", "58.0", "", "75.0"],
         ],
