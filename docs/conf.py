@@ -24,7 +24,6 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "_site.pages",
     "_site.reference",
-    "_site.reproductions",
     "_site.sample",
     "_site.terms",
     "_site.accessible",

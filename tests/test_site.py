@@ -23,7 +23,7 @@ import privmix
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 # Pages of other kinds, opened as well.
-SPECIAL = ("generated/gallery/index", "generated/gallery/table", "generated/reproductions/dp-mix")
+SPECIAL = ("generated/gallery/index", "generated/gallery/table", "reproductions/dp-mix")
 
 
 def read(name: str) -> str:
@@ -203,54 +203,64 @@ def test_an_example_ends_with_a_picture_and_names_what_there_is(example: Path) -
                     assert {word.arg for word in node.keywords if word.arg} <= set(taken), ast.unparse(node)
 
 
-TEMPLATES = sorted((DOCS / "_site" / "reproductions").glob("*.md.j2"))
+REPRODUCTIONS = sorted((DOCS / "reproductions").glob("*.md"))
+_FIGURE = re.compile(r"<!-- .+? -->[^<\n]*<!-- -->")
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name.partition(".")[0])
-def test_no_figure_of_ours_is_typed(template: Path) -> None:
-    """Whatever stands in a column "here" is asked for; the same of what is proven, priced, predicted and simulated."""
-    asked, ours = 0, ("here", "gain here", "for such images", "by PLD", "proven", "simulated", "predicted", "accuracy")
+@pytest.mark.parametrize("page", REPRODUCTIONS, ids=lambda path: path.stem)
+def test_no_figure_of_ours_is_typed(page: Path) -> None:
+    """The runs have every figure in a column "here", and of what is proven, priced, predicted and simulated."""
+    figures, ours = (
+        0,
+        ("here", "gain here", "for such images", "by PLD", "proven", "simulated", "predicted", "accuracy"),
+    )
     columns: list[int] = []
-    for line in template.read_text(encoding="utf-8").splitlines():
+    for line in page.read_text(encoding="utf-8").splitlines():
         if not line.startswith("| "):
-            columns = columns if line.startswith(("|---", "{%")) else []
+            columns = columns if line.startswith("|---") else []
             continue
         cells = [cell.strip() for cell in line.strip()[1:-1].split("|")]
         if not columns:
             columns = [place for place, cell in enumerate(cells) if cell.startswith(ours)]
             continue
         for place in columns:
-            assert not re.search(r"\d", re.sub(r"\{\{.*?\}\}", "", cells[place])), line
-            asked += "{{" in cells[place]
-    assert asked >= 5 or template.name == "index.md.j2"
+            assert not re.search(r"\d", _FIGURE.sub("", cells[place])), line
+            figures += len(_FIGURE.findall(cells[place]))
+    assert figures >= 5 or page.stem == "index"
 
 
-def test_reproductions_are_made_of_the_records(site: Any) -> None:
-    reproductions = site("reproductions")
-    made = reproductions.pages()
-    assert {"index", "dp-mix", "dp-instahide", "dpfmix", "neuromixgdp", "public-synthesis"} == set(made)
-    assert all("{{" not in text and "nan" not in text for text in made.values())
+@pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), *REPRODUCTIONS], ids=lambda path: path.stem)
+def test_a_page_has_the_figures_of_the_runs(page: Path, site: Any) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text == site("figures").filled(text), "python -m docs._site.figures writes them"
+    assert len(_FIGURE.findall(text)) == text.count("<!-- -->"), "a figure that the script does not find"
+    assert not re.search(r"^<!-- .*<!-- -->", text, re.MULTILINE), "a line that starts with a comment is no Markdown"
+
+
+def test_figures_are_those_of_the_runs(site: Any) -> None:
+    figures = site("figures")
     runs = json.loads((ROOT / "benchmarks" / "results" / "utility.json").read_text(encoding="utf-8"))["results"]
     own = [
         100 * run["accuracy"]
         for run in runs
         if (run["dataset"], run["method"], run["epsilon"]) == ("mnist", "ps-ridge-centred", 1)
     ]
-    told = f"{sum(own) / len(own):.1f} ({min(own):.1f} to {max(own):.1f}; {len(own)} runs)"
-    assert told in made["dpfmix"]
+    expected = f"{sum(own) / len(own):.1f} ({min(own):.1f} to {max(own):.1f}; {len(own)} runs)"
+    expression = 'mean("utility", dataset="mnist", method="ps-ridge-centred", epsilon=1)'
+    assert (
+        figures.filled(f"| a | <!-- {expression} -->0<!-- --> |") == f"| a | <!-- {expression} -->{expected}<!-- --> |"
+    )
     with pytest.raises(ValueError, match="no run has"):
-        reproductions.mean("utility", dataset="nothing")
+        figures.mean("utility", dataset="nothing")
     with pytest.raises(ValueError, match="no two seeds"):
-        reproductions.gain(
-            "utility", {"method": "pixels-ps-cnn"}, {"method": "classwise-full"}, dataset="mnist", epsilon=1
-        )
+        figures.gain("utility", {"method": "pixels-ps-cnn"}, {"method": "classwise-full"}, dataset="mnist", epsilon=1)
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name.partition(".")[0])
-def test_commands_of_reproductions_are_those_that_pages_run(template: Path) -> None:
-    run = {line for page in DOCS.glob("*.md") for line in page.read_text(encoding="utf-8").splitlines()}
-    shown = re.findall(r"^privmix .*", template.read_text(encoding="utf-8"), re.MULTILINE)
-    assert shown or template.name == "index.md.j2"
+@pytest.mark.parametrize("page", REPRODUCTIONS, ids=lambda path: path.stem)
+def test_commands_of_reproductions_are_those_that_pages_run(page: Path) -> None:
+    run = {line for other in DOCS.glob("*.md") for line in other.read_text(encoding="utf-8").splitlines()}
+    shown = re.findall(r"^privmix .*", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert shown or page.stem == "index"
     assert [line for line in shown if line not in run] == []
 
 

@@ -18,7 +18,11 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 COUNTS: Final = Path(__file__).with_name("words.json")
-PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES: Final = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "reproductions").glob("*.md")),
+]
 RULES: Final = {
     "people without a role": r"\b(whoever|whatever|wherever|nobody|somebody|everybody|someone|anybody)\b",
     "private dialect": r"\b(anew|beside|mend(ed|s)|dear(er|est)?|at hand|in place of|so many|rivals?|honest price)\b",
@@ -58,6 +62,7 @@ def _pages() -> Iterator[tuple[str, str, Path]]:
     """Yield (docs, a paragraph, a heading, an item or a cell of a table; file)."""
     for path in PAGES:
         text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(r"<!--.*?-->", "", text)
         for part in re.split(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )|\||\n(?=#)", text):
             yield "docs", " ".join(part.strip("#*- \n").split()), path
 

@@ -1,1 +1,1 @@
-"""What makes the site of docs/: pages from elsewhere, the API, words, reproductions. See docs/conf.py."""
+"""What makes the site of docs/: pages from elsewhere, the API, words, figures. See docs/conf.py."""

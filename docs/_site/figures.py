@@ -1,27 +1,32 @@
-"""Reproductions: what each paper claims beside what came out here, made of the records under benchmarks/results.
+"""Fill in the figures of docs' pages from the runs under benchmarks/results: ``python -m docs._site.figures``.
 
-A page is a template beside this file. Papers' figures stand in it, with where they are printed; ours are asked for, by
-what the runs have in common, so that none is typed and none outlives its runs.
+A figure in a page is a comment with an expression, the value, and an empty comment; readers see the value alone:
+
+    <!-- mean("utility", dataset="mnist", method="ps-ridge-centred", epsilon=1) -->96.4<!-- -->
+
+The expression names the facts that its runs have in common. No figure is typed, and no figure outlives its runs. An
+expression holds neither ``|`` nor ``--``, and no line starts with one.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, StrictUndefined
 from scipy.stats import t as student
-from sphinx.application import Sphinx
 
-from _site.pages import DOCS, ROOT, relinked, written
-
-FOLDER = Path(__file__).with_name("reproductions")
-RESULTS = ROOT / "benchmarks" / "results"
+DOCS = Path(__file__).parents[1]
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("reproductions/*.md")])
+RESULTS = DOCS.parent / "benchmarks" / "results"
+FIGURE = re.compile(r"<!-- (?P<expression>(?:(?!-->)[^\n])+?) -->(?P<value>(?:(?!<!--)[^\n])*)<!-- -->")
 
 
 @cache
@@ -105,28 +110,25 @@ HELPERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def pages() -> dict[str, str]:
-    """Name -> Markdown, links as from docs."""
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
-    )
-    return {
-        path.name.removesuffix(".md.j2"): environment.get_template(path.name).render(HELPERS)
-        for path in sorted(FOLDER.glob("*.md.j2"))
-    }
+def filled(text: str) -> str:
+    """Return a page with the value of every figure as the runs have it."""
+    environment = Environment(undefined=StrictUndefined)
+
+    def value(match: re.Match[str]) -> str:
+        found = environment.compile_expression(match["expression"], undefined_to_none=False)(**HELPERS)
+        return f"<!-- {match['expression']} -->{found}<!-- -->"
+
+    return FIGURE.sub(value, text)
 
 
-def make() -> None:
-    for name, text in pages().items():
-        home = f"generated/reproductions/{name}.md"
-        # A template's links start from docs, where readers of the text would look for them.
-        if name == "index":
-            text = text.replace("](generated/reproductions/", "](")
-            written(DOCS / home, relinked(text, "docs/index.md", home, beside=pages()))
-        else:
-            written(DOCS / home, relinked(text, "docs/index.md", home))
+def main() -> None:
+    """Write the pages whose figures have changed."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if (new := filled(text)) != text:
+            page.write_text(new, encoding="utf-8")
+            sys.stdout.write(f"{page.relative_to(DOCS)}\n")
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("builder-inited", lambda _: make())
-    return {"parallel_read_safe": True}
+if __name__ == "__main__":
+    main()
