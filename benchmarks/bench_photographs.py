@@ -50,6 +50,7 @@ DELTA: Final = 1e-5
 CLASSES = tuple("0123456789")
 STAGES: Final = "efficientnet:160,lite2"
 HELD_OUT: Final = 5
+CELL: Final = ("dataset", "how", "epsilon", "seed")
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ DATA: Final = {
     ),
 }
 DEGREES: Final = {"mixup_degree": (4, 8, 16, 32, 64, 128, 256)}
-SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.7)
+SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95)
 WIDTHS: Final = {"project": (96, 192, 384, None)}
 # Axes that each line's search walks over, and where it starts at the smallest epsilon.
 DESIGNS: Final[dict[str, tuple[Any, dict[str, Any], dict[str, Any]]]] = {
@@ -105,7 +106,7 @@ DESIGNS: Final[dict[str, tuple[Any, dict[str, Any], dict[str, Any]]]] = {
     ),
     "three stages": (
         ThreeStage,
-        {"class_share": (0.05, 0.15, 0.3), "first_share": SHARES, **WIDTHS},
+        {"class_share": (0.01, 0.02, 0.05, 0.15, 0.3), "first_share": SHARES, **WIDTHS},
         {"class_share": 0.15, "first_share": 0.35},
     ),
     "Poisson mixup": (Poisson, {**DEGREES, **WIDTHS}, {"mixup_degree": 32}),
@@ -295,7 +296,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="run nothing more")
     options = parser.parse_args()
     for dataset in () if options.report else options.data.split(","):
-        done = {(run["dataset"], run["how"], run["epsilon"], run["seed"]) for run in common.kept(RUNS)}
+        done = {tuple(run[key] for key in CELL): run.get("setting") for run in common.kept(RUNS)}
         lines = [how for how in SEARCHED if how.startswith(tuple(options.only.split(",")))]
         if not any(cell[0] == dataset and cell[1].startswith("without privacy") for cell in done):
             for run in without_privacy(dataset):
@@ -305,9 +306,9 @@ def main() -> None:
                 setting = chosen(dataset, how, epsilon)
                 for seed in range(options.seeds):
                     cell = {"dataset": dataset, "how": how, "epsilon": epsilon, "seed": seed}
-                    if tuple(cell.values()) not in done:
+                    if done.get(tuple(cell.values())) != setting:
                         run = {**cell, "setting": setting, **one_run(dataset, how, epsilon, seed, setting)}
-                        common.keep(RUNS, run)
+                        common.keep(RUNS, run, CELL)
                         print(run, flush=True)
     report(common.kept(RUNS))
 

@@ -97,12 +97,13 @@ def kept(place: Path) -> list[dict[str, Any]]:
     return list(json.loads(place.read_text())) if place.exists() else []
 
 
-def keep(place: Path, run: Mapping[str, Any]) -> None:
-    """Add a finished run; other processes may add theirs."""
+def keep(place: Path, run: Mapping[str, Any], cell: Sequence[str] = ()) -> None:
+    """Add a finished run, instead of one with the same values of ``cell``; other processes may add theirs."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        lines = [json.dumps(one) for one in (*kept(place), run)]
+        others = [one for one in kept(place) if not cell or any(one[key] != run[key] for key in cell)]
+        lines = [json.dumps(one) for one in (*others, run)]
         place.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
