@@ -1,10 +1,10 @@
 """Microbatches of 1 and 2, each size at a learning rate of its own: Bao et al. 2023, Table 1, on MNIST.
 
-bench_training_sweeps.py has both sizes at one learning rate, which suits one of them more: the noise in a mean gradient
-is 2b times as large in microbatches of b > 1 records as without. Here the rate of a size is the one by which its plain
+The noise in a mean gradient is 2b times as large in microbatches of b > 1 records as without, so one rate for both
+sizes suits one of them more. Here the rate of a size is the one by which its plain
 DP-SGD does best on 5,000 images of the training split that are not among the private ones, in two trainings whose
-private records no other row sees. With it the rows of that table are trained again, paired by seed: private records,
-initial weights and draws are those of the seed. Test images are looked at once a run and settle nothing.
+private records no other row sees. With it all rows are trained, paired by seed: private records, initial
+weights and draws are those of the seed. Test images are looked at once a run and settle nothing.
 
 Runs are kept in results/microbatches_runs.json; a broken-off benchmark goes on where it stopped.
 
@@ -18,7 +18,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -27,17 +27,16 @@ import numpy as np
 import torch
 
 import common
-from bench_training_ablation import CLASSES, DELTA, PRIVATE, features, raw, settings
-from bench_training_sweeps import Setting, in_words, schedule, student
+from bench_training_ablation import CLASSES, CROP, DELTA, LAST, RECORDS, features, in_words, raw, settings, student
 from privmix.features import get_extractor
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import ModelFacts, Trainer, TrainingRecords
+from privmix.training import ModelFacts, Trainer, TrainingRecords, ViewConfig
 
 RUNS = common.RESULTS / "microbatches_runs.json"
 RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 SIZES, REFERENCE = (1, 2), "DP-SGD, microbatch 1"
-# Trainings that settle the rates: of no row's seed. Private records come from before the last images, as in sweeps.
-TUNED_ON, HELD, LAST = (100, 101), 5_000, 57_600
+# Trainings that choose the rates: of no row's seed.
+TUNED_ON, HELD = (100, 101), 5_000
 PAPER = {
     "DP-SGD, microbatch 1": 72.5,
     "Self-Aug, microbatch 1": 78.7,
@@ -47,34 +46,45 @@ PAPER = {
 }
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A row of the table."""
+
+    label: str
+    size: int
+    views: ViewConfig
+    changes: tuple[tuple[str, Any], ...] = ()
+
+
 def rows() -> list[Setting]:
-    """Those of the sweep."""
-    return [setting for setting in schedule() if setting.sweep == "microbatch"]
-
-
-def size(setting: Setting) -> int:
-    return int(dict(setting.changes)["microbatch_size"])
+    plain, crops, mixes = ViewConfig.plain(), ViewConfig.self_aug(4, CROP), ("microbatch_mixes", 1)
+    return [
+        Setting("DP-SGD, microbatch 1", 1, plain),
+        Setting("Self-Aug, microbatch 1", 1, crops),
+        Setting("DP-SGD, microbatch 2", 2, plain),
+        Setting("mixup beside its records, microbatch 2", 2, plain, (mixes,)),
+        Setting("mixup only, microbatch 2", 2, plain, (mixes, ("microbatch_keep", False))),
+        Setting("Self-Aug, microbatch 2", 2, crops),
+    ]
 
 
 def one_run(setting: Setting, rate: float, seed: int, *, held: bool) -> dict[str, Any]:
     """A training, and its accuracy on images of the training split that are held back, or on the test images."""
     torch.set_num_threads(1)
-    plain = settings("cnn", setting.epsilon, "plain")
-    optimiser = replace(plain.optimiser, learning_rate=rate)
-    config = replace(plain, views=setting.views, model_seed=seed, optimiser=optimiser, **dict(setting.changes))
-    x, y = raw("train")
+    changes = {**dict(setting.changes), "microbatch_size": setting.size}
+    config = replace(settings(8.0, rate), views=setting.views, model_seed=seed, **changes)
+    y = raw("train")[1]
     order = np.random.default_rng(seed).permutation(LAST)
-    mine, others = np.sort(order[: PRIVATE["cnn"]]), np.sort(order[PRIVATE["cnn"] :][:HELD])
-    extract = get_extractor("pixels").extract
+    mine, others = np.sort(order[:RECORDS]), np.sort(order[RECORDS:][:HELD])
     facts = ModelFacts(CLASSES, get_extractor("pixels").spec(), (28, 28), 784)
     start = time.process_time()
-    records = TrainingRecords.of(extract(x[mine]), y[mine], classes=10)
+    records = TrainingRecords.of(features("train")[mine], y[mine], classes=10)
     model = Trainer(config, facts, len(mine)).run(records, streams=SecretStreams.from_seed(seed))
-    told, labels = (extract(x[others]), y[others]) if held else (features("cnn", 0, 10_000, "test"), raw("test")[1])
+    told, labels = (features("train")[others], y[others]) if held else (features("test"), raw("test")[1])
     accuracy = float((model.predict(told) == labels).mean())
     return {
         "label": setting.label,
-        "size": size(setting),
+        "size": setting.size,
         "rate": rate,
         "seed": seed,
         "on": "held back" if held else "test",
@@ -126,7 +136,7 @@ def main() -> None:
         rates = chosen(runs)
         for seed in range(asked.seeds):
             for setting in rows():
-                run(setting, rates[size(setting)], seed, held=False)
+                run(setting, rates[setting.size], seed, held=False)
     report(runs, again=len(runs) == before)
 
 
@@ -144,7 +154,7 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
             gaps = np.array([mine[seed] - base[seed] for seed in mine if seed in base])
             step = "-" if setting.label == REFERENCE else in_words(student(gaps))
             paper = f"{PAPER[setting.label]:g}" if setting.label in PAPER else ""
-            found.append([setting.label, f"{rates[size(setting)]:g}", spread, step, paper])
+            found.append([setting.label, f"{rates[setting.size]:g}", spread, step, paper])
     header = ["", "rate", "test accuracy, % (least to most; seeds)", f"difference from {REFERENCE}, 95% interval"]
     tables = [common.table([*header, "Bao et al. 2023, Table 1 (CIFAR-10)"], found)]
     tried = []
@@ -157,7 +167,7 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
     title = "### How rates were chosen: accuracy on held-back images of the training split, % (trainings)\n\n"
     tables.append(title + common.table(["rate", *(f"{rate:g}" for rate in RATES)], tried))
     facts = {
-        "task": f"tanh CNN on MNIST pixels, {PRIVATE['cnn']} private records, 5 epochs, batches of 250, epsilon 8, PLD",
+        "task": f"tanh CNN on MNIST pixels, {RECORDS} private records, 5 epochs, batches of 250, epsilon 8, PLD",
         "delta": DELTA,
         "clipping": "C = 1; a microbatch's mean is clipped like a record's gradient, at twice the sensitivity",
         "interval": "Student's t of paired differences over the seeds",
