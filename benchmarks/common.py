@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+import editions
 from privmix.plans import design_named
 
 RESULTS = Path(__file__).parent / "results"
@@ -64,12 +65,15 @@ def save(
     before = json.loads(place.read_text()) if place.exists() else None
     same = before is not None and (again or before["results"] == json.loads(json.dumps(results)))
     ran_on = before["machine"] if before is not None and same else machine()
-    record = {"title": title, "machine": ran_on, "settings": dict(settings), "results": results}
+    of = before.get("editions", {}) if before is not None and same else editions.now()
+    record = {"title": title, "machine": ran_on, "editions": of, "settings": dict(settings), "results": results}
     place.write_text(json.dumps(record, indent=1) + "\n")
     facts = "\n".join(f"- {key}: {value}" for key, value in {**record["machine"], **settings}.items())
     body = "\n\n".join(tables)
     closing = f"## Machine and settings\n\n{_WRITTEN}\n\n{facts}\n"
-    (RESULTS / f"{name}.md").write_text(f"# {title}\n\n{body}\n\n{closing}")
+    page = RESULTS / f"{name}.md"
+    page.write_text(f"# {title}\n\n{body}\n\n{closing}")
+    page.write_text(editions.with_head(page))
     print(body)
 
 

@@ -1,0 +1,129 @@
+"""What results follow from: prices, releases, learners, trainings and plans, as numbers from fixed seeds.
+
+``python -m tests.golden.substance`` computes them. Where an area's numbers differ from those kept, its edition goes up
+and its date becomes today's; then each page of ``benchmarks/results`` whose script uses a changed area states at its
+head that it was not rebuilt. A change that only moves code changes no number, and no page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import numpy as np
+from benchmarks import editions
+
+from privmix.engine import PrivateRecords
+from privmix.learning import LEARNERS
+from privmix.mechanisms.streams import SecretStreams
+from privmix.planning import ReleaseConfig, choose_design
+from privmix.releases import release_to_memory
+from tests.golden.freeze import CLASSES, FROZEN, records
+from tests.learning.test_table_model import fitted
+from tests.training.runs import config_of, job_of
+
+Values = dict[str, list[Any]]
+
+
+def prices() -> Values:
+    """Noise multipliers of designs and of a training, at two budgets."""
+    found: Values = {}
+    for design in ("poisson", "allocation", "fixed", "hierarchical", "classwise", "gaussian-mixing", "moments"):
+        config = ReleaseConfig(records=20_000, dim=50, classes=CLASSES, design=design, rows=5_000)
+        found[design] = [float(config.calibrate(epsilon, 1e-5).noise_multiplier) for epsilon in (1, 8)]
+    found["training"] = [float(job_of(config_of(epsilon=epsilon)).plan.noise_multiplier) for epsilon in (1.0, 8.0)]
+    return found
+
+
+def releases() -> Values:
+    """Digests of the arrays of every design, from ``frozen.json``, which has a test of its own."""
+    parts = ("rows", "moments", "centre")
+    return {name: [found[part] for part in parts if part in found] for name, found in _frozen()["releases"].items()}
+
+
+def trainings() -> Values:
+    """Norm, sum and a sample of weights, from ``frozen.json``."""
+    return {name: found["weights"] for name, found in _frozen()["trainings"].items()}
+
+
+def _frozen() -> Any:
+    return json.loads(FROZEN.read_text(encoding="utf-8"))
+
+
+def learners() -> Values:
+    """Probabilities of five records, by the learners of four designs."""
+    found: Values = {}
+    x, y = records()
+    for design, names in {
+        "poisson": ("discriminant", "generalized-kl", "noise-aware-ridge"),
+        "moments": ("second-moments",),
+        "two-stage": ("two-stage",),
+        "three-stage": ("three-stage",),
+    }.items():
+        plan = ReleaseConfig(records=len(x), dim=x.shape[1], classes=CLASSES, design=design).calibrate(20.0, 1e-3)
+        released = release_to_memory(
+            plan,
+            PrivateRecords(x, y),
+            SecretStreams.from_seed(7),
+            extractor={"name": "identity"},
+            input_shape=(x.shape[1],),
+        )
+        for name in names:
+            found[f"{design}: {name}"] = LEARNERS[name]().fit(released).predict_proba(x[:5]).ravel().tolist()
+    return found
+
+
+def tables() -> Values:
+    """Shares of all states of a table that a fit gives."""
+    rows = fitted(15.0).sample(20_000, np.random.default_rng(0))
+    return {"shares": (np.bincount(np.ravel_multi_index(rows.T, (3, 4, 2, 2)), minlength=48) / len(rows)).tolist()}
+
+
+def plans() -> Values:
+    """Designs by expected accuracy, as the planner has them, with mixup degree and shares chosen."""
+    config = ReleaseConfig(records=5_000, dim=30, classes=CLASSES)
+    choice = choose_design(config, 1.0, 1e-5, curve=False)
+    return {item.name: [item.accuracy, *_numbers(item.config.design.settings())] for item in choice.candidates}
+
+
+def _numbers(settings: dict[str, Any]) -> list[float]:
+    return [float(value) for value in settings.values() if isinstance(value, int | float)]
+
+
+AREAS: dict[str, Callable[[], Values]] = {
+    "prices": prices,
+    "releases": releases,
+    "learners": learners,
+    "tables": tables,
+    "trainings": trainings,
+    "plans": plans,
+}
+
+
+def differs(found: Values, kept: Values) -> bool:
+    return found.keys() != kept.keys() or any(_apart(values, kept[name]) for name, values in found.items())
+
+
+def _apart(found: list[Any], kept: list[Any]) -> bool:
+    if len(found) != len(kept) or any(isinstance(value, str) for value in found):
+        return found != kept
+    return not np.allclose(found, kept, rtol=2e-3, atol=1e-3)
+
+
+def main() -> None:
+    kept = editions.read()
+    for area, compute in AREAS.items():
+        found = compute()
+        if area not in kept or differs(found, kept[area]["values"]):
+            edition = kept[area]["edition"] + 1 if area in kept else 1
+            kept[area] = {"edition": edition, "since": date.today().isoformat(), "values": found}
+            print(f"{area} changed: edition {edition}")
+    editions.KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    for page in editions.pages():
+        page.write_text(editions.with_head(page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
