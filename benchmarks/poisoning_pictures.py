@@ -16,9 +16,9 @@ import common
 SCALES = (0, 2, 4, 8, 16, 32)
 WAYS = (1, 2, 4)
 NOISED = ("none", "mixup:2", "mixup:4", "cutmix", "cutout", "maxup")
-# Two lines of Figure A.4 have fewer points.
-COARSE = ("cutmix", "cutout")
-FEW = (0, 16, 32)
+# Lines with all these scales; others have fewer.
+FINE = ("mixup:4", "maxup")
+FEW = {"mixup:2": (0, 4, 16, 32), "none": (0, 4, 16, 32)}
 MAXUP = "MaxUp"
 PLAIN, ADAPTIVE = "A2 2,000 CIFAR-10 gradient matching", "A2 2,000 CIFAR-10 gradient matching, adaptive"
 FIGURE_1B, FIGURE_A4 = "1b 2,000 CIFAR-10 gradient matching, adaptive", "A.4 2,000 CIFAR-10 gradient matching"
@@ -43,10 +43,16 @@ def mixed(ways: int | str, scale: int) -> str:
     return joined("none" if ways == 1 else f"mixup:{ways}", scale)
 
 
+def scales(change: str) -> tuple[int, ...]:
+    """The noise of a line's points."""
+    return SCALES if change in FINE else FEW.get(change, (0, 16, 32))
+
+
 def studies(study: Callable[..., Any], data: str, attack: str) -> list[Any]:
     """What the figures need beside the tables."""
-    grid = [mixed(ways, scale) for ways in (*WAYS, MAXUP) for scale in SCALES if (ways, scale) != (1, 0)]
-    noised = [joined(change, scale) for change in NOISED for scale in (FEW if change in COARSE else SCALES)]
+    lines = ("none", "mixup:2", "mixup:4", "maxup")
+    grid = [joined(change, scale) for change in lines for scale in scales(change) if (change, scale) != ("none", 0)]
+    noised = [joined(change, scale) for change in NOISED for scale in scales(change)]
     return [
         study("1b", data, "gradient matching, adaptive", attack, 100, 10, grid, True),
         study("A.4", data, "gradient matching", attack, 100, 10, noised),
