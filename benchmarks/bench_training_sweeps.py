@@ -127,7 +127,7 @@ ABOUT = {
 
 
 NOTE = (
-    "Of commit d192de38, not rebuilt. Every setting has a learning rate of 1, which no search chose for it. At epsilon "
+    "Every setting has a learning rate of 1, which no search chose for it. At epsilon "
     "1 the gains hold for that rate alone. [Each line at its own rate](training_ablation.md)."
 )
 

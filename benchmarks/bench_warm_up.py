@@ -1,10 +1,11 @@
 """What the warm-up is worth by itself: Park et al. 2024, Tables 3, 4 and 16, on MNIST at a size that a CPU trains.
 
-The setting is that of bench_ladder.py, from which its settings, data and statistics come: a tanh CNN (26,010 weights),
-600 public images and 10,000 that EDM drew of them in the warm-up, 10,000 private records, epsilon 2, delta 1e-5, PLD.
-Rows differ in the warm-up alone: what is done to its images, and by which optimiser. A row's two accuracies are of one
-run: of the network before its first private step (what `privmix train --epsilon 0` makes) and after the last one. All
-rows of a seed share private records, initial weights, batches and noise; intervals are Student's of paired differences.
+The setting is that of the table ``pools`` in bench_ladder.py, from which its settings, data and statistics come: a tanh
+CNN (26,010 weights), 600 public images and 10,000 that EDM drew of them in the warm-up, 10,000 private records, epsilon
+2, delta 1e-5, PLD. Rows differ in the warm-up alone: what is done to its images, and by which optimiser. A row's two
+accuracies are of one run: of the network before its first private step (what `privmix train --epsilon 0` makes) and
+after the last one. All rows of a seed share private records, initial weights, batches and noise; intervals are
+Student's of paired differences.
 
 Table 4 of the paper measures the warm-up's model on synthetic and on private images. Nobody may measure private ones
 without paying for it, so images of MNIST's training split that are neither public nor private to the run stand in for
@@ -40,7 +41,6 @@ import common
 from bench_designs import CACHE
 from privmix.jobs.training import TrainingJob
 from privmix.mechanisms.streams import SecretStreams
-from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.research.curvature.hessian import curvature
 from privmix.training import PublicData, TrainingRecords
 from privmix.training.batches import Batch
@@ -180,7 +180,7 @@ def main() -> None:
     ]
     if missing:
         ladder.parted(asked.pools)
-        rate = ladder.rates(ladder.kept())["warm"]
+        rate = ladder.PAST_RATE
         for row, seed in missing:
             runs[row.key(seed)] = one_run(row, seed, asked.pools, rate)
             ladder.keep(runs, row.key(seed), RUNS)
@@ -256,6 +256,12 @@ def times(mine: Mapping[int, float], other: Mapping[int, float]) -> str:
     return f"{mean:.2f} ({low:.2f} to {high:.2f})"
 
 
+NOTE = (
+    "The private phase has three epochs with four crops at rate 2, which no search "
+    "chose. So rows compare warm-ups alone. Runs are three a row."
+)
+
+
 def report(runs: Mapping[str, Any], *, again: bool = False) -> None:
     spans = "%, mean (least to most)"
     header = [
@@ -282,9 +288,8 @@ def report(runs: Mapping[str, Any], *, again: bool = False) -> None:
         "are its private ones; here they are images that the run never saw, since private ones may not be measured "
         "without paying for it. Standard errors of the traces are at most {:.1f}."
     )
-    tables = [common.table(header, accuracies(runs)), ladder.EARLIER, "![Warm-ups](warm_up.svg)"]
+    tables = [NOTE, common.table(header, accuracies(runs)), ladder.EARLIER]
     tables.append(says.format(worst_error(runs)) + "\n\n" + common.table(hessian, sharpness(runs)))
-    draw(runs)
     facts = {
         "task": "that of bench_ladder.py: tanh CNN on MNIST, 10000 private records, 600 public, 10000 by EDM (0.5)",
         "privacy": f"epsilon 2, delta 1e-05, PLD; spent at most {max(run['epsilon'] for run in runs.values()):.4f}",
@@ -293,39 +298,6 @@ def report(runs: Mapping[str, Any], *, again: bool = False) -> None:
         "cpu_seconds": round(sum(run["cpu_seconds"] for run in runs.values())),
     }
     common.save("warm_up", "The warm-up by itself", facts, list(runs.values()), tables, again=again)
-
-
-def draw(runs: Mapping[str, Any]) -> None:
-    """Accuracies before and after the private phase, a dot a seed; and largest eigenvalues."""
-    made = [row.label for row in rows() if of(runs, row.label, "accuracy")]
-    figure = new_figure(9.0, 0.8 + 0.36 * len(made))
-    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    for place, label in enumerate(made):
-        for name, colour, lift in (("warmed_up", COLOURS[1], -0.12), ("accuracy", COLOURS[0], 0.12)):
-            values = list(of(runs, label, name).values())
-            left.plot(values, [place + lift] * len(values), "o", color=colour, alpha=0.6, markersize=4)
-            left.plot([np.mean(values)] * 2, [place + lift - 0.14, place + lift + 0.14], color=colour, linewidth=2)
-    left.set_yticks(range(len(made)), made, fontsize=7)
-    left.invert_yaxis()
-    left.set_xlabel("test accuracy, % (orange: after the warm-up; blue: after the private phase)", fontsize=7)
-    places = [f"{stage}: {name}" for stage in (BEFORE, AFTER) for name in SETS if (stage, name) != (AFTER, "synthetic")]
-    shown = {optimiser: label for optimiser, label in SHARPNESS.items() if label in made}
-    for number, (optimiser, label) in enumerate(shown.items()):
-        for height, place in enumerate(places):
-            values = list(figure_of(runs, label, place, "largest").values())
-            told = optimiser if height == 0 else None
-            at = [height + 0.2 * (number - 1)] * len(values)
-            right.plot(values, at, "os^"[number], color=COLOURS[number], alpha=0.7, markersize=4, label=told)
-    right.set_xlim(left=0)
-    right.set_yticks(range(len(places)), [place.replace(": ", ":\n") for place in places], fontsize=7)
-    right.invert_yaxis()
-    right.set_xlabel("largest eigenvalue of the Hessian", fontsize=7)
-    if shown:
-        right.legend(fontsize=7)
-    for axes in (left, right):
-        axes.tick_params(axis="x", labelsize=7)
-        axes.grid(True, axis="x", alpha=0.3)
-    save_figure(figure, common.RESULTS / "warm_up.svg")
 
 
 if __name__ == "__main__":
