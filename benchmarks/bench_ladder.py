@@ -444,7 +444,8 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
     ]
     done = [run for run in runs.values() if run["part"] != "pools"]
     facts = {
-        "task": f"tanh CNN on MNIST pixels, {RECORDS} private records ({PAST_RECORDS} with synthetic images), {PUBLIC} public",
+        "task": f"tanh CNN on MNIST pixels, {RECORDS} private records ({PAST_RECORDS} with synthetic images), "
+        f"{PUBLIC} public",
         "fixed for every line": f"batches of {BATCH}, C = 1, no momentum, average of the weights (0.9)",
         "searched for every line": "rates 2, 4, 8 and further powers of two while the best is at an edge, at 10 and 3 "
         "epochs; 20 epochs at the rate of 10 where 10 beat 3 by half a point; two crops of a record in the private "
