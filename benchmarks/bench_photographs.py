@@ -117,7 +117,7 @@ DESIGNS: Final[dict[str, tuple[Any, dict[str, Any], dict[str, Any]]]] = {
     "class-wise mixup (DP-CDA)": (Classwise, {**DEGREES, **WIDTHS}, {"mixup_degree": 32}),
     "hierarchical mixup (NeuroMixGDP-HS)": (
         Hierarchical,
-        {**DEGREES, "expected_classes": (1.5, 2.0, 3.0), **WIDTHS},
+        {**DEGREES, "expected_classes": (1.5, 2.0, 3.0, 5.0), **WIDTHS},
         {"mixup_degree": 32, "expected_classes": 2.0},
     ),
     "mixup of fixed size (DPMix)": (Fixed, {**DEGREES, **WIDTHS}, {"mixup_degree": 64}),
