@@ -12,12 +12,15 @@ the test images. Batches have 8.5% of the records, as in the paper, and C is 1. 
 by SGD with momentum 0.9, weight decay 5e-4, rate 0.05 falling as a cosine. Other budgets (Park et al. 2024, Tables 5
 and 6) have the settings of epsilon 2.
 
+``encoder`` has cold and warm starts of a linear head on CIFAR-10 by a public encoder (features of bench_photographs.py;
+2,000 images public, 10,000 private), in the place of their Tables 7 and 14, which fine-tune transformers.
+
 ``pools`` is an older table: rungs with synthetic images by bench_synthesis.py (three hours), all with the private phase
 of PAST, which no search chose.
 
 Finished runs are kept in results/ladder_runs.json.
 
-    python benchmarks/bench_ladder.py [--only ladder,budgets] [--pools FOLDER] [--report]
+    python benchmarks/bench_ladder.py [--only ladder,budgets,encoder] [--pools FOLDER] [--report]
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import bench_photographs
 import common
 import privmix as pm
 from bench_designs import CACHE
@@ -145,6 +149,24 @@ def budgets() -> Iterator[Rung]:
                 yield replace(rung, part="budgets", label=f"{rung.label}, epsilon {epsilon:g}", epsilon=epsilon)
 
 
+def encoder() -> Iterator[Rung]:
+    """Cold, warm, and the last rung without synthetic images, on features; each with its own search."""
+    head = {"model": "linear", "features": "identity", "strategy": "auto", "batch_size": 853}
+    some = {"epochs": 53}
+    copies = "self-aug:augmentations=none,k_base=4"
+    flat = {"scenario": "extended", "public_method": "multiplicity:perturbations=4", "views": copies}
+    for epsilon in (0.5, 2.0):
+        at = f"epsilon {epsilon:g}"
+        cold = Rung("encoder", f"encoder, cold, {at}", epsilon=epsilon, options=head)
+        warm = {"scenario": "warm", **warm_up(**some)}
+        yield cold
+        real = {"public": "public"}
+        yield replace(cold, label=f"encoder, warm, {at}", above=cold.label, uses=real, options=head | warm)
+        last = f"encoder, warm by SAM, weight multiplicity, {at}"
+        options = head | flat | warm_up(**some, optimiser="sam")
+        yield replace(cold, label=last, above=f"encoder, warm, {at}", uses=real, options=options)
+
+
 def pools() -> Iterator[Rung]:
     """Rungs with synthetic images, and those they are compared with, by the private phase of PAST."""
     warm, real = {**PAST, "scenario": "warm"}, {"public": "public"}
@@ -182,7 +204,7 @@ def from_pool(
     return Rung("pools", label, above, paper, pool, drawn, uses=both, options={**shared, **options})
 
 
-PARTS = {"ladder": ladder, "budgets": budgets, "pools": pools}
+PARTS = {"ladder": ladder, "budgets": budgets, "encoder": encoder, "pools": pools}
 
 
 def parted(folder: Path) -> None:
@@ -229,6 +251,17 @@ def chosen(total: int, seed: int, records: int = PAST_RECORDS) -> NDArray[np.int
     return np.sort(np.random.default_rng(seed).choice(total, records, replace=False))
 
 
+@cache
+def photographs(split: str) -> Images:
+    """Features of CIFAR-10; the first 2,000 of a fixed order of the training split are public, the others private."""
+    if split == "test":
+        return bench_photographs.data("test")
+    x, y = bench_photographs.data("train")
+    order = np.random.default_rng(600).permutation(len(x))
+    part = order[:2000] if split == "public" else order[2000:]
+    return x[part], y[part]
+
+
 @dataclass(frozen=True)
 class Setting:
     """What is searched."""
@@ -254,20 +287,25 @@ class Setting:
 def one_run(rung: Rung, seed: int, folder: Path, setting: Setting | None) -> dict[str, Any]:
     """A training, and its accuracy on held-out training images where it tunes, else on the test images."""
     torch.set_num_threads(1)
-    x, y = images(folder / "private.npz")
-    mine = chosen(len(x), seed, PAST_RECORDS if setting is None else RECORDS)
-    held = {"public": images(folder / "public.npz"), "rendered": rendered()}
+    features = rung.part == "encoder"
+    x, y = photographs("private") if features else images(folder / "private.npz")
+    count = RECORDS if rung.part in ("ladder", "budgets") else PAST_RECORDS
+    mine = chosen(len(x), seed, count)
+    public = photographs("public") if features else images(folder / "public.npz")
+    held = {"public": public, "rendered": rendered()}
     if rung.pool:
         held["pool"] = tuple(part[: rung.drawn] for part in pool(folder, rung.pool))
     given = {argument: held[name] for argument, name in rung.uses.items()}
     searched = update(PAST_RATE) if setting is None else setting.options(rung.options.get("views", ""))
+    if features:
+        searched = {key: value for key, value in searched.items() if key in ("epochs", "optimiser")}
     options = {**SHARED, **rung.options, **searched, **given, "model_seed": seed, "epsilon": rung.epsilon}
     start = time.process_time()
     secret = {} if rung.epsilon == 0 else {"seed": seed}
     model = pm.train((x[mine], y[mine]), **options, **secret)
-    spent, told = time.process_time() - start, test()
+    spent, told = time.process_time() - start, photographs("test") if features else test()
     if seed == TUNED_ON:
-        others = np.setdiff1d(np.arange(len(x)), mine)[:: (len(x) - RECORDS) // HELD][:HELD]
+        others = np.setdiff1d(np.arange(len(x)), mine)[:: (len(x) - count) // HELD][:HELD]
         told = x[others], y[others]
     return {
         "part": rung.part,
@@ -310,13 +348,14 @@ def search(rung: Rung, runs: dict[str, Any], folder: Path) -> Setting:
     if tried[Setting(10, rate, False)] > tried[Setting(3, short, False)] + 0.5:
         score(20, rate)
     best = max(tried, key=lambda setting: tried[setting])
-    score(best.epochs, best.rate, crops=True)
+    if rung.part == "ladder":
+        score(best.epochs, best.rate, crops=True)
     return max(tried, key=lambda setting: tried[setting])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="ladder,budgets", help="parts, separated by commas")
+    parser.add_argument("--only", default="ladder,budgets,encoder", help="parts, separated by commas")
     parser.add_argument("--pools", type=Path, default=CACHE / "synthesis", help="public and private images, pools")
     parser.add_argument("--report", action="store_true", help="run nothing more")
     options = parser.parse_args()
@@ -326,7 +365,9 @@ def main() -> None:
         parted(options.pools)
         for part in options.only.split(","):
             for rung in PARTS[part]():
-                own = replace(rung, part="ladder", label=rung.label.split(", epsilon")[0], epsilon=EPSILON)
+                own = rung
+                if part == "budgets":
+                    own = replace(rung, part="ladder", label=rung.label.split(", epsilon")[0], epsilon=EPSILON)
                 setting = None if part == "pools" else search(own, runs, options.pools)
                 for seed in SEEDS:
                     if rung.key(seed) not in runs:
@@ -401,7 +442,7 @@ def spread(found: Mapping[int, float]) -> str:
 def searched(runs: Mapping[str, Any]) -> str:
     """The settings tried of each rung, best first."""
     found = []
-    for rung in ladder():
+    for rung in [*ladder(), *encoder()]:
         tried = [run for run in runs.values() if run["label"] == rung.label and run["seed"] == TUNED_ON]
         tried.sort(key=lambda run: -run["accuracy"])
         if tried:
@@ -436,6 +477,10 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
         "### Other budgets",
         "Settings are those of epsilon 2. Gains are on the line above, with 95% intervals.",
         common.table(["", *at, *(f"gain at {one:g}" for one in BUDGETS)], levels),
+        "## A public encoder",
+        "A linear head on CIFAR-10 (a JPEG copy) by `efficientnet:160,lite2`; 10,000 private images, 2,000 public. The "
+        "last line of an epsilon has no synthetic images.",
+        common.table(header[:3], [row[:3] for row in rows(runs, "encoder")]),
         "## With synthetic images",
         "Of commit 8a7416f8, not rebuilt: 10,000 private records, three epochs with four crops at rate 2. "
         "No search chose it, so its levels are no baselines. It compares warm-ups alone.",
@@ -445,7 +490,7 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
     done = [run for run in runs.values() if run["part"] != "pools"]
     facts = {
         "task": f"tanh CNN on MNIST pixels, {RECORDS} private records ({PAST_RECORDS} with synthetic images), "
-        f"{PUBLIC} public",
+        f"{PUBLIC} public; CIFAR-10 by an encoder: {PAST_RECORDS} and 2000",
         "fixed for every line": f"batches of {BATCH}, C = 1, no momentum, average of the weights (0.9)",
         "searched for every line": "rates 2, 4, 8 and further powers of two while the best is at an edge, at 10 and 3 "
         "epochs; 20 epochs at the rate of 10 where 10 beat 3 by half a point; two crops of a record in the private "
