@@ -98,9 +98,17 @@ def lines() -> Iterator[Line]:
         yield Line("public", f"{images} in the mixes", 2.0, ViewConfig.dp_mix_diff(2, 2, 1, CROP), papers[1], images)
         yield Line("public", f"views of {images} alone", 2.0, ViewConfig.pure_diff(3, 2), "", images)
     yield Line("public", "warm-up by SAM", 2.0, plain, "", REAL, warm("sam"))
-    for method, label in (("multiplicity", "weight multiplicity"), ("dope", "DOPE-SGD"), ("mirror", "mirror descent")):
+    methods = {
+        "weight multiplicity": ("multiplicity", 0.1),
+        "adaptive weight multiplicity": ("multiplicity", 1.0),
+        "DOPE-SGD": ("dope", 0.1),
+        "mirror descent": ("mirror", 0.1),
+    }
+    for label, (method, rho) in methods.items():
         # Weight multiplicity needs a view a perturbation.
-        extended = ExtendedConfig(method=method, batch_size=64, perturbations=4, rho=0.1, max_norm=1.0)
+        extended = ExtendedConfig(
+            method=method, batch_size=64, perturbations=4, rho=rho, adaptive=rho == 1, max_norm=1.0
+        )
         changes = (*warm("sam", "extended"), ("extended", extended))
         views = ViewConfig(k_base=4) if method == "multiplicity" else plain
         yield Line("public", f"warm-up by SAM, {label}", 2.0, views, "", REAL, changes)
