@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -170,7 +170,8 @@ def report(runs: dict[str, Any]) -> None:
     tables = [common.table(head, [*rows, *kept_lines()]), gains(runs)]
     tables.append("## Settings chosen\n\n" + common.table(["sampling", "learner", "epsilon", "m", "classes"], chosen))
     for learner in (PAPER, FIT):
-        tables.append(f"## Accuracy over m: {learner}\n\n{over_degree(runs, learner)}")
+        for place, (name, values) in enumerate((("m", DEGREES), ("classes", EXPECTED))):
+            tables.append(f"## Accuracy over {name}: {learner}\n\n{over(runs, learner, place, name, values)}")
     settings = {
         "delta": DELTA,
         "cells": "test accuracy, %: mean (standard deviation, runs)",
@@ -202,15 +203,15 @@ def gains(runs: dict[str, Any]) -> str:
     )
 
 
-def over_degree(runs: dict[str, Any], learner: str) -> str:
-    """Best over classes for each m, on held-out training records."""
+def over(runs: dict[str, Any], learner: str, place: int, name: str, values: Sequence[float]) -> str:
+    """Held-out accuracy for each value of one setting, at the best value of the other."""
     rows = []
     for epsilon in EPSILONS:
-        for method in (POISSON, VALID, PUBLISHED):
+        for method in (POISSON, VALID, PUBLISHED)[place:]:
             tried = searched(runs, method, learner, epsilon)
-            best = [max((v for (m, _), v in tried.items() if m == degree), default=None) for degree in DEGREES]
+            best = [max((v for at, v in tried.items() if at[place] == value), default=None) for value in values]
             rows.append([f"{epsilon:g}", method, *("-" if value is None else f"{value:.1f}" for value in best)])
-    return common.table(["epsilon", "sampling", *(f"m = {degree}" for degree in DEGREES)], rows)
+    return common.table(["epsilon", "sampling", *(f"{name} = {value:g}" for value in values)], rows)
 
 
 def main() -> None:
