@@ -96,13 +96,14 @@ def lines() -> Iterator[Line]:
     for images, papers in ((REAL, ("81.5", "91.8")), (FONTS, ("", ""))):
         yield Line("public", f"warm-up on {images}", 2.0, plain, papers[0], images, warm("sgd"))
         yield Line("public", f"{images} in the mixes", 2.0, ViewConfig.dp_mix_diff(2, 2, 1, CROP), papers[1], images)
+    for images in (REAL, FONTS):
         yield Line("public", f"views of {images} alone", 2.0, ViewConfig.pure_diff(3, 2), "", images)
     yield Line("public", "warm-up by SAM", 2.0, plain, "", REAL, warm("sam"))
     methods = {
-        "weight multiplicity": ("multiplicity", 0.1),
-        "adaptive weight multiplicity": ("multiplicity", 1.0),
         "DOPE-SGD": ("dope", 0.1),
         "mirror descent": ("mirror", 0.1),
+        "weight multiplicity": ("multiplicity", 0.1),
+        "adaptive weight multiplicity": ("multiplicity", 1.0),
     }
     for label, (method, rho) in methods.items():
         # Weight multiplicity needs a view a perturbation.
