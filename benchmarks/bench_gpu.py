@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 import common
 import privmix as pm
-from bench_photographs import CLASSES, SHAPE
+from bench_photographs import CLASSES, DATA
 from bench_training_speed import CASES, CLIP_NORM, Case, Work, make_data, make_model, opacus, plain_sgd
 from privmix.data import open_dataset
 from privmix.errors import PrivmixError
@@ -133,7 +133,9 @@ def speed(name: str, device: torch.device, rounds: int) -> list[dict[str, Any]]:
 @cache
 def photographs(split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """(n, 32, 32, 3) in [0, 1], and classes."""
-    source = open_dataset(common.data_root() / "cifar10", split=split, classes=CLASSES, input_shape=SHAPE)
+    source = open_dataset(
+        common.data_root() / "cifar10", split=split, classes=CLASSES, input_shape=DATA["cifar10"].shape
+    )
     batches = list(source.batches(2000))
     x = np.concatenate([np.asarray(batch.x, np.float32) for batch in batches]).reshape(-1, *SHAPE)
     return x / 255 if x.max() > 1 else x, np.concatenate([batch.y for batch in batches]).astype(np.int64)

@@ -1,14 +1,14 @@
 """Views of photographs before a public encoder: Bao et al. 2023, Table 3, with the network as it is.
 
 Bao et al. fine-tune networks that were trained on public images, with Self-Aug, DP-MIX_SELF and DP-MIX_DIFF. Here the
-network stays as it is: features of eight augmented copies of each of 3,000 training images are extracted once, and a
+network stays as it is: features of eight augmented copies of each of 2,000 training images are extracted once, and a
 linear head is trained on views drawn from them. Mixes are thus mixes of features. Public examples of DP-MIX_DIFF are
 600 other training images: the paper's come from a diffusion model.
 
 Every method has its rate and epochs searched alike, at epsilon 1 and 8, on 3,000 further training images. Epsilon 2
 takes the setting for 1, and epsilon 4 that for 8. Methods are paired by seed: batches, noise and initial weights.
 
-Copies take four minutes of CPU time a data set and are kept in benchmarks/cache, or the folder that
+Copies take three minutes of CPU time a data set and are kept in benchmarks/cache, or the folder that
 PRIVMIX_BENCH_CACHE names; runs in results/photograph_views_runs.json, the search in photograph_views_search.json.
 
     python benchmarks/bench_photograph_views.py [--data eurosat,cifar10] [--seeds 5] [--report]
@@ -36,7 +36,7 @@ from privmix.training.views.bank import extract_bank
 
 RUNS = common.RESULTS / "photograph_views_runs.json"
 SEARCH = common.RESULTS / "photograph_views_search.json"
-PRIVATE, PUBLIC, HELD_OUT, COPIES = 3_000, 600, 3_000, 8
+PRIVATE, PUBLIC, HELD_OUT, COPIES = 2_000, 600, 3_000, 8
 # Budgets, and that at which the setting of each was searched.
 EPSILONS: Final = {1.0: 1.0, 2.0: 1.0, 4.0: 8.0, 8.0: 8.0}
 CLIP: Final = 0.1
