@@ -137,7 +137,7 @@ def photographs(split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         common.data_root() / "cifar10", split=split, classes=CLASSES, input_shape=DATA["cifar10"].shape
     )
     batches = list(source.batches(2000))
-    x = np.concatenate([np.asarray(batch.x, np.float32) for batch in batches]).reshape(-1, *SHAPE)
+    x = np.concatenate([np.asarray(batch.x, np.float32) for batch in batches]).reshape(-1, *DATA["cifar10"].shape)
     return x / 255 if x.max() > 1 else x, np.concatenate([batch.y for batch in batches]).astype(np.int64)
 
 
