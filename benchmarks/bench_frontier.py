@@ -189,11 +189,11 @@ def main() -> None:
         "more than a point better.\n\n"
     ) + "\n".join(_named(dataset) for dataset in FIRST)
     first += (
-        "\n\nPhotos: all lines use the last layers of a network trained on public photographs. On EuroSAT every line has "
-        "settings searched alike on held-out records. DP-SGD trains one private model and publishes no data; its settings were searched "
-        "on held-out records. Models are trained on DP-CDA, DP-MERF, Gaussian Mixing and mixup rows by "
-        "privmix's learner. On digits and questions these lines have their published or default settings, and the best "
-        "of those tried."
+        "\n\nPhotos: all lines use the last layers of a network trained on public photographs. On EuroSAT every line "
+        "has settings searched alike on held-out records. DP-SGD trains one private model and publishes no data. Its "
+        "settings were searched on held-out records. Models are trained on DP-CDA, DP-MERF, Gaussian Mixing and mixup "
+        "rows by privmix's learner. On digits and questions these lines have their published or default settings, and "
+        "the best of those tried."
     )
     title = "Accuracy against epsilon, every method one line"
     common.save("frontier", title, settings, results, [first, *map(_table, shown)])

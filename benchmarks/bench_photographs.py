@@ -407,9 +407,8 @@ def _value(one: Any) -> str:
 
 def _setting(run: dict[str, Any]) -> str:
     if "chosen" in run:
-        own = {
-            key: one for key, one in run["chosen"].items() if key in ("design", "mixup_degree", "label_share", "first_share", "first_label_share")
-        }
+        names = ("design", "mixup_degree", "label_share", "first_share", "first_label_share")
+        own = {key: run["chosen"][key] for key in names if key in run["chosen"]}
         return ", ".join(f"{key} {one}" for key, one in own.items())
     return ", ".join(f"{name} {_value(one)}" for name, one in run["setting"].items())
 
