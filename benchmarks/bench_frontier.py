@@ -33,7 +33,12 @@ OWN, PRIOR, TRAINED, BASELINE, CLAIM = (
 )
 OURS = re.compile("(second )?moments|(one|two|three)[- ]stage|auto|goal table")
 # Runs without the name of their data set.
-UNNAMED = {"class_descriptions": "banking77", "noise_comparison": "cifar10", "instahide": "mnist"}
+UNNAMED = {
+    "class_descriptions": "banking77",
+    "noise_comparison": "cifar10",
+    "instahide": "mnist",
+    "hierarchical": "banking77",
+}
 ALIASES = {"cifar10-encoder": "cifar10", "mnist-pixels": "mnist", "mnist-scattering": "mnist"}
 # Records that are no line, and the reason: of a benchmark, or by what the name of a method has in it.
 IGNORED = {
@@ -46,7 +51,7 @@ NO_BOUND = re.compile("published|not protected|without privacy|^none")
 # Adult's panel is of rows of a table: other releases of it have none.
 ROWS = {"adult": "tables"}
 # Lines that are tried settings of one method: the best at each epsilon is shown.
-SWEEPS = {"degree": "Poisson mixup, best m", "classes": "hierarchical mixup, best number of classes"}
+SWEEPS = {"degree": "Poisson mixup, best m"}
 CLAIMS: dict[str, dict[str, dict[float, float]]] = {
     "mnist": {
         "DPFMix (Li et al. 2022, limit formula)": {1: 89.8, 2: 92.2, 4: 93.5, 8: 94.3},
@@ -123,12 +128,16 @@ def lines(dataset: str) -> dict[Line, dict[float, list[float]]]:
         data = run.get("dataset") or run.get("data") or UNNAMED.get(source)
         if ALIASES.get(data, data) != dataset or source in IGNORED or run.get("epsilon") not in EPSILONS:
             continue
-        proven = run.get("proven_epsilon") or run.get("honest_epsilon") or run["epsilon"]
+        if run.get("held_out"):
+            continue
+        proven = run.get("proven_epsilon") or run.get("true_epsilon") or run["epsilon"]
         if ROWS.get(dataset, source) != source or proven > 1.001 * run["epsilon"]:
             continue
         name = next((str(run[key]) for key in ("how", "design", "method", "label") if key in run), source)
         if source == "training_linear":
             name = "DP-SGD, linear, " + run["features"] + (", tuned" if "tuned" in run else "")
+        if source == "hierarchical":
+            name = f"{run['method']} mixup, searched, {run['learner']}"
         for learner, accuracy in scores(run):
             full = ", ".join(part for part in (name, LEARNERS.get(learner, learner)) if part)
             if NO_BOUND.search(f"{full} {run.get('setting', '')}"):

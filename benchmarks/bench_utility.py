@@ -30,7 +30,7 @@ from privmix.releases import SecretStreams, release_to_memory
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "utility_runs.json"
-CACHE = common.RESULTS.parent / "cache"
+CACHE = common.CACHE
 DELTA = 1e-5
 CLASSES = tuple("0123456789")
 
