@@ -278,10 +278,10 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
         "test records": "instead of rows: sampling error of as many real records; the tree is trained on private ones",
         "attack AUC": "of telling private from test records by the model of the rows; 0.5 is no better than chance",
         "mst": "their mechanisms/mst.py with mbi 2.0.0",
-        "aim": "their mechanisms/aim.py with mbi 2.0.0 and its defaults: 16 rounds a column at least, 1,000 steps a "
-        "round, models up to 80 MB, a workload of all pairs; steps by NumPy (rivals/quick_inference.py), which every "
-        "run compares with mbi's",
-        "aim, models up to 4 MB": "the same rounds and steps, a smaller model: 80 MB takes hours",
+        "aim": "their mechanisms/aim.py with mbi 2.0.0 and its defaults: all rounds (at most 16 a column, fewer if its "
+        "noise falls), 1,000 steps a round, models up to 80 MB, a workload of all pairs; steps by NumPy "
+        "(rivals/quick_inference.py), which every run compares with mbi's",
+        "aim, models up to 4 MB": "the same rounds and steps, a smaller model",
         "aim, triples": "the same as aim with a workload of all triples",
         "shortened": f"{' and '.join(SHORTENED)}: runs of 2026-11-27 by an earlier script (dpmm 0.1.9)",
         "search": "none for any line: bins and settings were written before the runs, each method has its defaults",

@@ -137,12 +137,13 @@ class Model:
         logs = {node: np.zeros(tree.sizes(node)) for node in tree.nodes}
         for one, home in zip(tree.measured, tree.homes, strict=True):
             logs[tree.nodes[home]] += spread(self.potentials.values[one], one, tree.nodes[home])
-        vectors = [
+        potentials, marginals = (
             mbi.CliqueVector(tree.domain, tree.nodes,
                              {node: mbi.Factor(tree.domain.project(node), table) for node, table in tables.items()})
             for tables in (logs, dict(zip(tree.nodes, self.beliefs, strict=True)))
-        ]  # fmt: skip
-        return mbi.MarkovRandomField(*vectors, total=tree.total).synthetic_data(rows)
+        )  # fmt: skip
+        model = mbi.MarkovRandomField(potentials=potentials, marginals=marginals, total=tree.total)
+        return model.synthetic_data(rows)
 
 
 class Potentials:
