@@ -11,7 +11,7 @@ the planner's choice, which reads no record. The test set is opened for the fina
 Features take 11 minutes of CPU time for CIFAR-10 and 4 for EuroSAT. They are kept in benchmarks/cache, or the folder
 that PRIVMIX_BENCH_CACHE names; runs in results/photographs_runs.json, those of the search in photographs_search.json.
 
-    python benchmarks/bench_photographs.py [--data cifar10,eurosat] [--only moments,auto] [--seeds 5] [--report]
+    python benchmarks/bench_photographs.py [--data cifar10,eurosat] [--only moments,auto] [--at 1 8] [--report]
 """
 
 from __future__ import annotations
@@ -309,6 +309,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=",".join(DATA), help="data sets, separated by commas")
     parser.add_argument("--only", default="", help="beginnings of lines, separated by commas; all if not set")
+    parser.add_argument("--at", type=float, nargs="*", help="epsilons; all if not set")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--report", action="store_true", help="run nothing more")
     options = parser.parse_args()
@@ -319,7 +320,7 @@ def main() -> None:
             for run in without_privacy(dataset):
                 common.keep(RUNS, run)
         for how in lines:
-            for epsilon in budgets(dataset, how):
+            for epsilon in options.at or budgets(dataset, how):
                 setting = chosen(dataset, how, epsilon)
                 for seed in range(options.seeds):
                     cell = {"dataset": dataset, "how": how, "epsilon": epsilon, "seed": seed}
