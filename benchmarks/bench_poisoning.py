@@ -406,7 +406,7 @@ def report(runs: dict[str, Any]) -> None:
         for one in found
     ]
     results["times"] = [{"defence": name, "ratio": ratio} for name, ratio in _ratios().items()]
-    common.save("poisoning", "Poisoning and backdoors in miniature", settings, results, tables)
+    common.save("poisoning", "Poisoning and backdoors in miniature", settings, results, tables, again=True)
 
 
 QUARTER = "patch backdoor, 25% of the class"

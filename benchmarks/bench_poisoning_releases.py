@@ -1,7 +1,7 @@
 """Poisoned records against releases and private training: measured success beside the certified bound.
 
 MNIST, 10,000 training records, scattering features projected to 512 numbers (public, fixed). In each trial an attacker
-picks a test image and the class that it shall get, and changes 1 or 100 records (1%):
+picks a test image and the class that it shall get, and changes 1, 10 or 100 records (1%):
 
 * aimed: copies of one image whose features point where linear decoders of a release move most at the target, with the
   wanted label (labels at will, pixels at will);
@@ -39,9 +39,13 @@ from privmix.research.poisoning.defences.release import MixupDefence
 from privmix.rounding import rounded_up
 
 RUNS = common.RESULTS / "poisoning_releases_runs.json"
+SINCE = (
+    "**Of commit 5bc6aa31, not rebuilt.** The settings of DP-SGD have changed since: its accuracy at epsilon 1 is "
+    "higher today than in these tables. One trial of each other victim, run again on 29 November 2026, agrees with them."
+)
 FEATURES = "projected:512:scattering"
 RECORDS, TEST, BASE = 10_000, 2_000, 0.01
-BUDGETS = (1, 100)
+BUDGETS = (1, 10, 100)
 ATTACKS = {"aimed": f"aimed:moments,{FEATURES}", "patch": "patch-backdoor", "flips": "label-flips"}
 DEFENCES = {
     "second moments, eps 8": f"release:moments,8,1e-5,{FEATURES}",
@@ -153,7 +157,7 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def report(runs: list[dict[str, Any]]) -> None:
-    found, tables = summary(runs), []
+    found, tables = summary(runs), [SINCE]
     for name in ATTACKS:
         rows = [
             [
@@ -196,6 +200,7 @@ def report(runs: list[dict[str, Any]]) -> None:
         settings,
         {"cells": found, "runs": runs},
         tables,
+        again=True,
     )
 
 
