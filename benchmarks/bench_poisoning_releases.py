@@ -41,7 +41,7 @@ from privmix.rounding import rounded_up
 RUNS = common.RESULTS / "poisoning_releases_runs.json"
 SINCE = (
     "**Of commit 5bc6aa31, not rebuilt.** The settings of DP-SGD have changed since: its accuracy at epsilon 1 is "
-    "higher today than in these tables. One trial of each other victim, run again on 29 November 2026, agrees with them."
+    "higher today than in these tables. One trial of each other victim, run again since, agrees with them."
 )
 FEATURES = "projected:512:scattering"
 RECORDS, TEST, BASE = 10_000, 2_000, 0.01
