@@ -12,7 +12,7 @@ Sweeps (Li et al. 2022 and 2024 by table or figure), each on sets of features th
 * ``mixed-pixels``: pixels are mixed and the released rows are scattered afterwards (2024, Table 8; 2022, Table 7),
   next to DPPro as bench_rivals.py ran it (2022, Table 3);
 * ``collapse``: neural collapse and the least distance of a mixture to a record of another class (2024, equations 29 and
-  30 and section I.5);
+  30 and section I.5); NC2 to NC4 (2024, appendix A.2);
 * ``limit``: the exact trade-off function next to the limit theorem's (2024, Figures 8 and 9; 2022, Figures 5 and 6).
 
 Finished runs are kept in results/release_sweeps_runs.json, so a stopped benchmark goes on.
@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 from sklearn.base import clone
+from sklearn.linear_model import RidgeClassifier
 
 import common
 from bench_membership import NoiselessTrainer
@@ -77,6 +78,8 @@ CLASSES = {
 # Pixels of a digit have a norm of about 9; sentence embeddings have norm 1.
 CLIP = {"banking77": 1.0, "mnist-pixels": 10.0, SMALL: 5.0}
 DEGREES = (4, 16, 64, 256, 1024)
+# Features of which NC2 to NC4 are measured.
+GEOMETRY = ("mnist-pixels", "banking77", ENCODED)
 # p sqrt(T) of the limit theorem, held fixed.
 SPREAD = 0.5
 RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -266,6 +269,27 @@ def run_unmixed(name: str) -> dict[str, Any]:
     return {"least_distance": float(np.sqrt(max(0.0, float(apart.min()))))}
 
 
+def run_geometry(name: str) -> dict[str, Any]:
+    """NC2 to NC4 as Papyan et al. 2020 measure them, each 0 at collapse; the linear classifier is ridge regression."""
+    (x, y), test_x, classes = data(name, "train"), clip_l2(data(name, "test")[0], 1.0), CLASSES[name]
+    take = np.random.default_rng(0).permutation(len(x))[:10_000]
+    x, y = clip_l2(x[take], 1.0), y[take]
+    means = np.stack([x[y == one].mean(axis=0) for one in range(classes)])
+    centred = means - means.mean(axis=0)
+    norms = np.linalg.norm(centred, axis=1)
+    angles = (centred @ centred.T) / np.outer(norms, norms)
+    apart = angles[~np.eye(classes, dtype=bool)] + 1 / (classes - 1)
+    linear = RidgeClassifier(alpha=1.0).fit(x, y)
+    duality = linear.coef_ / np.linalg.norm(linear.coef_) - centred / np.linalg.norm(centred)
+    nearest = (test_x @ means.T - (means**2).sum(axis=1) / 2).argmax(axis=1)
+    return {
+        "norms": float(norms.std() / norms.mean()),
+        "angles": float(np.abs(apart).mean()),
+        "duality": float(np.linalg.norm(duality)),
+        "disagreement": 100 * float((nearest != linear.predict(test_x)).mean()),
+    }
+
+
 def run_limit(rows: int, mu: float) -> dict[str, Any]:
     """Where the published trade-off function lies above the exact one, an attacker does better than claimed."""
     alphas = np.linspace(0.0, 1.0, 101)
@@ -296,6 +320,8 @@ def jobs(only: Sequence[str], seeds: int) -> Iterator[tuple[str, Callable[[], di
     # Before mixing: those first whose features take no time.
     for name in sorted(MEASURED, key=lambda name: "scattering" in name) if "collapse" in only else ():
         yield f"unmixed {name}", lambda name=name: run_unmixed(name)
+    for name in GEOMETRY if "collapse" in only else ():
+        yield f"geometry {name}", lambda name=name: run_geometry(name)
     for seed in range(seeds):
         for sweep in ("degree", "label-noise", "weights"):
             for point in points(sweep) if sweep in only else ():
@@ -524,11 +550,31 @@ def collapse_table(runs: Mapping[str, Any]) -> str:
         "Neural collapse, Li et al. 2024: MNIST 1.53 (pixels), 1.16 (scattering); CIFAR-10 45.34 (pixels), 0.49 "
         "(SimCLR). 10,000 training records, clipped to norm 1, one draw. Distances are of pairs of records, mixed "
         "nearly evenly: of 64 records of 10 classes hardly a mixture lacks a class. They fall as records grow: to be "
-        "compared within the table alone. The encoder is that of [photographs](photographs.md)."
+        "compared within the table alone. The encoder is that of [photographs](photographs.md). "
+        "A least distance above 0 is the paper's condition NAC (assumption A.3) on these records: no class has a point "
+        "on a mixture of others. NC2 to NC4 are those of Papyan et al. 2020, 0 at collapse, with ridge regression as "
+        "the classifier; the paper gives no figures of them."
     )
     head = ["features", "neural collapse (smaller is more)"]
     head += [f"least distance of a {what} to another class" for what in ("record", "mixed pair")]
-    return f"### Neural collapse and least distances\n\n{says}\n\n" + common.table(head, rows) if rows else ""
+    more = [
+        [
+            name,
+            *(f"{run[key]:.2f}" for key in ("norms", "angles", "duality")),
+            f"{run['disagreement']:.1f}%",
+        ]
+        for name in GEOMETRY
+        if (run := runs.get(f"geometry {name}"))
+    ]
+    geometry = [
+        "features",
+        "NC2: spread of the class means' norms over their mean",
+        "NC2: mean distance of their cosines from -1 / (K - 1)",
+        "NC3: distance of classifier and class means",
+        "NC4: test records on which classifier and nearest class mean differ",
+    ]
+    text = common.table(head, rows) + "\n\n" + common.table(geometry, more)
+    return f"### Neural collapse and least distances\n\n{says}\n\n{text}" if rows else ""
 
 
 def limit_table(runs: Mapping[str, Any]) -> str:
