@@ -12,7 +12,8 @@ Sweeps (Li et al. 2022 and 2024 by table or figure), each on sets of features th
 * ``mixed-pixels``: pixels are mixed and the released rows are scattered afterwards (2024, Table 8; 2022, Table 7),
   next to DPPro as bench_rivals.py ran it (2022, Table 3);
 * ``collapse``: neural collapse and the least distance of a mixture to a record of another class (2024, equations 29 and
-  30 and section I.5); NC2 to NC4 (2024, appendix A.2);
+  30 and section I.5);
+* ``geometry``: NC2 to NC4 (2024, appendix A.2);
 * ``limit``: the exact trade-off function next to the limit theorem's (2024, Figures 8 and 9; 2022, Figures 5 and 6).
 
 Finished runs are kept in results/release_sweeps_runs.json, so a stopped benchmark goes on.
@@ -320,7 +321,7 @@ def jobs(only: Sequence[str], seeds: int) -> Iterator[tuple[str, Callable[[], di
     # Before mixing: those first whose features take no time.
     for name in sorted(MEASURED, key=lambda name: "scattering" in name) if "collapse" in only else ():
         yield f"unmixed {name}", lambda name=name: run_unmixed(name)
-    for name in GEOMETRY if "collapse" in only else ():
+    for name in GEOMETRY if "geometry" in only else ():
         yield f"geometry {name}", lambda name=name: run_geometry(name)
     for seed in range(seeds):
         for sweep in ("degree", "label-noise", "weights"):
@@ -353,7 +354,7 @@ def jobs(only: Sequence[str], seeds: int) -> Iterator[tuple[str, Callable[[], di
             yield f"mixed-pixels {epsilon} {seed}", work
 
 
-SWEEPS = ("limit", "collapse", "degree", "label-noise", "weights", "best", "mixed-pixels", "network")
+SWEEPS = ("limit", "collapse", "geometry", "degree", "label-noise", "weights", "best", "mixed-pixels", "network")
 
 
 def described(point: Point) -> dict[str, Any]:
