@@ -59,7 +59,7 @@ EMBEDDINGS: dict[str, Design[Any]] = {
     "DP-HP (hermite)": Hermite(),
 }
 # Li et al. 2024, Table 2, has both on images: kernel widths searched there on a fifth of the training records.
-WIDTHS = {"DP-MERF": (0.25, 0.35, 0.5, 0.7, 1.0), "DP-HP": (0.5, 0.7, 1.0, 1.4)}
+WIDTHS = {"DP-MERF": (0.25, 0.35, 0.5, 0.7, 1.0), "DP-HP": (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)}
 PIXELS, HELD_OUT, SEARCHED = "mnist-pixels", "mnist-pixels, held out", 2
 WIDE: dict[str, Design[Any]] = {
     **{f"DP-MERF, searched width {width:g}": Merf(kernel_width=width) for width in WIDTHS["DP-MERF"]},
