@@ -284,6 +284,8 @@ def run_geometry(name: str) -> dict[str, Any]:
     duality = linear.coef_ / np.linalg.norm(linear.coef_) - centred / np.linalg.norm(centred)
     nearest = (test_x @ means.T - (means**2).sum(axis=1) / 2).argmax(axis=1)
     return {
+        "sweep": "geometry",
+        "data": name,
         "norms": float(norms.std() / norms.mean()),
         "angles": float(np.abs(apart).mean()),
         "duality": float(np.linalg.norm(duality)),
