@@ -375,7 +375,8 @@ def report(runs: dict[str, Any]) -> None:
     ]
     failing = [row for row in rows if not row[-1].startswith("holds")]
     header = ["study", "the paper's order", "difference here, points", "trials for : against", "p", "verdict"]
-    count = _counted([(study.label, one) for study, one in orders])
+    varied = "one table above varies some alone" if _alone(runs) else "none was varied alone"
+    count = _counted([(study.label, one) for study, one in orders], varied)
     title = "## Where the paper's order of defences does not hold"
     tables[:0] = [_own(runs), _glance(runs), *_alone(runs), *_times()]
     tables.append(f"{title}\n\n{count}\n\n{common.table(header, failing)}")
@@ -490,7 +491,7 @@ def _cheaper() -> str:
     )
 
 
-def _counted(orders: list[tuple[str, PairComparison]]) -> str:
+def _counted(orders: list[tuple[str, PairComparison]], varied: str) -> str:
     """How many pairs stand as the paper has them, and how many of these verdicts are more than chance."""
 
     def counts(pairs: list[PairComparison]) -> tuple[int, int, int]:
@@ -517,7 +518,7 @@ def _counted(orders: list[tuple[str, PairComparison]]) -> str:
         f"look for a cluster, which so many poisons are. Without it {stand_else} of {len(others)} pairs stand, "
         f"{hold_else} hold and {turned_else} are reversed beyond chance.\n\n"
         "CutMix and MaxUp hold back less here than in the paper, CutMix most clearly where the last layer alone is "
-        "trained. Networks, number of images, perturbations and training differ; one table below varies some alone."
+        f"trained. Networks, number of images, perturbations and training differ; {varied}."
     )
 
 
