@@ -32,7 +32,7 @@ from privmix.features import parse_features
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import ModelFacts, PublicData, Trainer, TrainingConfig, TrainingRecords, ViewConfig
 from privmix.training.views.augment import Crop, Flip
-from privmix.training.views.bank import extract_bank
+from privmix.training.views.bank import ViewBank
 
 RUNS = common.RESULTS / "photograph_views_runs.json"
 SEARCH = common.RESULTS / "photograph_views_search.json"
@@ -66,7 +66,8 @@ def bank(dataset: str) -> TrainingRecords:
         changes = (Crop(padding=4 * DATA[dataset].shape[0] // 32), Flip())
         own = ArraySource(x, y, CLASSES)
         streams = SecretStreams.from_seed(0)
-        np.save(path, extract_bank(own, parse_features(STAGES), changes, COPIES, streams, lambda *_: None).x)
+        views = ViewBank(parse_features(STAGES), changes, COPIES, streams, 0)
+        np.save(path, np.concatenate([x.reshape(len(x), COPIES, -1) for x, _ in views.rows(own)]))
     return TrainingRecords.of(np.load(path), y, classes=len(CLASSES))
 
 

@@ -65,9 +65,9 @@ BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pand
 
 # Modules beside the floors.
 BESIDE = (
-    "_lazy", "_registry", "bars", "errors", "folders", "held_folders", "fields", "full_precision", "optimisers",
-    "named", "options", "packages", "plugins", "private_files", "progress", "ranges", "rounding", "scratch",
-    "signatures", "shown", "untrusted", "world",
+    "_lazy", "_registry", "bars", "devices", "errors", "folders", "held_folders", "fields", "full_precision",
+    "optimisers", "named", "options", "packages", "plugins", "private_files", "progress", "ranges", "rounding",
+    "scratch", "signatures", "shown", "untrusted", "world",
 )  # fmt: skip
 
 # The front door lends names of every floor, lazily; of the command line and the studio none.

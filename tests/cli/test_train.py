@@ -205,7 +205,6 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
         {"bank": "2", "views": "plain:augmentations=none"},
         ["--views augmentations", "--bank"],
     ),
-    "bank and a store": ({"bank": "2", "store": "STORE"}, ["--store"]),
     "bank of vectors": ({"bank": "2", "data": "vectors.npz", "features": "identity"}, ["--bank", "images"]),
     "public data of another shape": ({**WARM, "public": "narrow.npz"}, ["--public", "(7, 8)", "(8, 8)"]),
     "public data that is no numbers": ({**WARM, "public": "floats.npz"}, ["--public", "finite"]),

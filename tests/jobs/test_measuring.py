@@ -59,8 +59,8 @@ SAME: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["attack", "membership", "FIT", "--data=own"],
     ),
     "collapse": (
-        lambda: research.measure_collapse(release="REL", proxy="own"),
-        ["attack", "collapse", "REL", "--proxy=own"],
+        lambda: research.measure_collapse(release="REL", data="own"),
+        ["attack", "collapse", "REL", "--data=own"],
     ),
 }
 
@@ -97,7 +97,7 @@ def test_pictures_are_refused_before_a_record_is_read(place: str, monkeypatch: p
     for ask in (
         lambda: pm.evaluate("MODEL", "own", figure=place),
         lambda: research.invert(release="REL", data="own", figure=place),
-        lambda: research.measure_collapse(release="REL", proxy="own", figure=place),
+        lambda: research.measure_collapse(release="REL", data="own", figure=place),
     ):
         with refuses("figure"):
             ask()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,11 @@ import numpy as np
 import pytest
 
 import privmix as pm
+from privmix.data import ArraySource
+from privmix.features import Pixels
+from privmix.mechanisms.streams import SecretStreams
+from privmix.training.views.augment import Flip
+from privmix.training.views.bank import ViewBank
 from tests.refusals import refuses
 
 X = np.random.default_rng(0).normal(size=(200, 6)).astype(np.float32)
@@ -58,3 +65,58 @@ def test_images_in_another_class_are_other_data(tmp_path: Path) -> None:
     (tmp_path / "d" / "a" / "00.png").rename(tmp_path / "d" / "b" / "00.png")
     with refuses("feature store"):
         pm.release(tmp_path / "d", **wishes, columns=columns, out=tmp_path / "B")
+
+
+IMAGES = np.random.default_rng(1).integers(0, 256, (300, 8, 8), dtype=np.uint8)
+BANK: dict[str, Any] = {"classes": 2, "epsilon": 8, "delta": 1e-4, "epochs": 1, "batch_size": 30, "bank": 3}
+BANK |= {"views": "self-aug:k_base=2,augmentations=flip"}
+
+
+def test_a_kept_bank_gives_the_model_of_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Owner-only; a second run extracts nothing."""
+    data = (IMAGES, np.arange(300) % 2)
+    pm.train(data, **BANK, seed=1, out=tmp_path / "ALONE")
+    store = tmp_path / "STORE"
+    pm.train(data, **BANK, seed=1, store=store, out=tmp_path / "KEPT")
+    assert stat.S_IMODE(store.stat().st_mode) == 0o700
+    assert {one.name for one in store.iterdir()} == {"features.npy", "labels.npy", "meta.json"}
+    monkeypatch.setattr(Pixels, "transform", None)
+    pm.train(data, **BANK, seed=1, store=store, out=tmp_path / "AGAIN")
+    weights = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("ALONE", "KEPT", "AGAIN")]
+    assert weights[0] == weights[1] == weights[2]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"seed": 2}, {"seed": None}, {"bank": 4}, {"views": "self-aug:k_base=2,augmentations=flip+crop"}, {"bank": None}],
+    ids=lambda other: str(next(iter(other))) + str(next(iter(other.values()))),
+)
+def test_a_bank_of_other_views_is_refused(tmp_path: Path, other: dict[str, Any]) -> None:
+    """Views by a known seed never enter a private run."""
+    data, store = (IMAGES, np.arange(300) % 2), tmp_path / "STORE"
+    pm.train(data, **BANK, seed=1, store=store)
+    wishes = {**BANK, "seed": 1, **other}
+    if wishes["bank"] is None:
+        wishes["views"] = "plain"
+    with refuses("feature store"):
+        pm.train(data, **wishes, store=store)
+
+
+def test_private_runs_share_a_bank_of_secret_seeds(tmp_path: Path) -> None:
+    data, store = (IMAGES, np.arange(300) % 2), tmp_path / "STORE"
+    for _ in range(2):
+        pm.train(data, **BANK, store=store)
+    assert json.loads((store / "meta.json").read_text())["extractor"]["bank"]["seed"] is None
+
+
+def test_an_interrupted_bank_resumes_at_its_record() -> None:
+    """With the same seeds; another record changes no other record's views."""
+    labels = np.arange(300) % 2
+    bank = ViewBank(Pixels(), (Flip(probability=0.5),), 3, SecretStreams.from_seed(4), 4)
+    whole = np.concatenate([x for x, _ in bank.rows(ArraySource(IMAGES, labels, ("0", "1")))])
+    later = np.concatenate([x for x, _ in bank.rows(ArraySource(IMAGES, labels, ("0", "1")), 170)])
+    assert np.array_equal(whole[170:], later)
+    changed = IMAGES.copy()
+    changed[0] = 0
+    other = np.concatenate([x for x, _ in bank.rows(ArraySource(changed, labels, ("0", "1")))])
+    assert np.array_equal(whole[1:], other[1:])

@@ -87,7 +87,6 @@ def test_a_file_of_one_split_is_the_private_data_by_any_split(tmp_path: Path) ->
         ({"ledger": None}, "ledger, dataset"),
         ({"seed": 1}, "seed"),
         ({"resume": True}, "resume"),
-        ({"bank": 2, "store": "STORE"}, "store"),
         ({"views": "dp-mix-twice"}, "views"),
         ({"views": "plain:augmentations=flip"}, "views"),
         ({"public_method": "multiplicity:rho=0.1"}, "public_method"),

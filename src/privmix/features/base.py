@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.source import DECODER, Schema
+from privmix.data.source import DECODER, Schema, Source
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.origin import OwnModel
 from privmix.fields import is_printable
@@ -126,6 +126,11 @@ class Extractor(ABC):
     @abstractmethod
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """(b, *input_shape) inputs -> (b, d) float32 features."""
+
+    def rows(self, source: Source, first: int = 0) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+        """Yield features (b, d) and labels (b,) of a dataset's records, from number ``first`` on."""
+        for batch in source.batches(self.step, first):
+            yield self.transform(batch.x), batch.y
 
     def channels(self, input_shape: tuple[int, ...]) -> int:
         """Return the number of channels, for features in order (channel, position); 1 for others."""

@@ -41,8 +41,7 @@ class Here:
         return self.extractor.runtime()
 
     def rows(self, source: Source, writer: FeatureStoreWriter) -> Rows:
-        for batch in source.batches(self.extractor.step, writer.rows):
-            yield self.extractor.transform(batch.x), batch.y
+        yield from self.extractor.rows(source, writer.rows)
         # Workers of an attempt that this one finishes may have left theirs.
         TileFolder.clear(writer.path)
 

@@ -136,8 +136,8 @@ class Patches(Extractor):
         mean, across, between = (torch.from_numpy(part) for part in (weights.mean, weights.across, weights.between))
 
         def features(x: Tensor) -> Tensor:
-            rest = across @ (work.of_all(x) - mean) @ between
-            return rest.flatten(1) / rest.square().sum(dim=(1, 2)).clamp(min=_TINY).sqrt()[:, None]
+            rest = across @ (work.of_all(x.cpu()) - mean) @ between
+            return (rest.flatten(1) / rest.square().sum(dim=(1, 2)).clamp(min=_TINY).sqrt()[:, None]).to(x.device)
 
         return features
 

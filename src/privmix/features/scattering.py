@@ -111,7 +111,7 @@ class Scattering(Extractor):
 
         def normal(planes: Tensor) -> Tensor:
             flat = planes.reshape(-1, height, width)
-            maps = scatter_fft(flat, bank) if dense is None else dense.differentiable(flat)
+            maps = scatter_fft(flat, bank) if dense is None or flat.is_cuda else dense.differentiable(flat)
             return _normalised(maps.reshape(len(planes), -1, *maps.shape[2:])).flatten(1)
 
         def features(x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor
 from privmix.features.models import Located, cached, files_digest, locate, public_name, weights_digest
@@ -43,7 +44,7 @@ class TorchEncoder(Extractor):
     Args:
         precision: ``"float32"``, on a GPU too (no TF32), or autocast there to ``"float16"`` or ``"bfloat16"``; the CPU
             always uses float32.
-        device: ``"auto"`` (a GPU where there is one), or a torch device such as ``"cpu"`` and ``"cuda:1"``.
+        device: see :func:`privmix.devices.chosen_device`.
         batch_size: records a call; by default 1 on the CPU and 64 on a GPU.
     """
 
@@ -57,14 +58,7 @@ class TorchEncoder(Extractor):
 
     @cached_property
     def device(self) -> torch.device:
-        if self._device_name == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            device = torch.device(self._device_name)
-            torch.empty(0, device=device)
-        except (RuntimeError, AssertionError, TypeError):
-            raise InvalidInput("device", self._device_name, "auto, cpu, or a GPU of this machine") from None
-        return device
+        return chosen_device(self._device_name)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the device: on another machine there may be another one."""

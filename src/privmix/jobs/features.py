@@ -48,9 +48,9 @@ def features_of_all(sources: Sequence[Source], extractor: Extractor, progress: P
     labels = np.empty(total, np.int64)
     done = 0
     for source in sources:
-        for batch in source.batches(extractor.step):
-            end = done + len(batch.y)
-            features[done:end], labels[done:end] = extractor.transform(batch.x), batch.y
+        for x, y in extractor.rows(source):
+            end = done + len(y)
+            features[done:end], labels[done:end] = x, y
             done = end
             progress(f"features ({extractor.name})", done, total)
     return PrivateRecords(features, labels)

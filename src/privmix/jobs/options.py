@@ -36,6 +36,7 @@ MODULE_HELP: Final = "Your own network: torch:FILE.py:NAME or torch:PACKAGE.MODU
 DATA_HELP: Final = "Private dataset: file, folder, pattern or address (s3://bucket/x)."
 DATA_IN_PYTHON: Final = "Also arrays, frames, tensors and datasets."
 LEDGER_HELP: Final = "Ledger to charge before reading: sqlite:///FILE or postgresql://..."
+DEVICE_HELP: Final = "Device: cpu, cuda or auto (cuda if available)."
 STORE_HELP: Final = "Private folder to keep and reuse extracted features."
 UNLABELLED_HELP: Final = "Records, with or without labels: file, folder, pattern or address."
 PART_HELP: Final = "Split of the data. Default: test if present, else all data."

@@ -45,21 +45,3 @@ def check_unpublished(field: str, path: Path) -> None:
         raise InvalidInput(
             field, str(path), "a place outside of release and model folders, which are shared with others"
         )
-
-
-def check_device(name: str | None) -> None:
-    """Raise :class:`InvalidInput` unless this machine has the device."""
-    if name is None:
-        return
-    import torch
-
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise InvalidInput("device", name, "cpu or cuda") from None
-    if device.type not in ("cpu", "cuda"):
-        raise InvalidInput("device", name, "cpu or cuda")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InvalidInput(
-            "device", name, f"cpu, or one of the {torch.cuda.device_count()} CUDA devices of this machine"
-        )

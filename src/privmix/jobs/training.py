@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from privmix.accounting.pricing import count_noise
 from privmix.certificate.guarantee import Guarantee
-from privmix.data import Source
+from privmix.data import FeatureStore, Source
 from privmix.data.overlap import InputHashes, Sketch
+from privmix.devices import chosen_device
+from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.features import Extractor, parse_features
 from privmix.jobs.budget import JobCost
@@ -23,7 +25,6 @@ from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_per
 from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
-from privmix.jobs.places import check_device
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.training_options import TrainingOptions
@@ -50,7 +51,7 @@ from privmix.training.dp_sgd import share_streams
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models import OwnNetwork
 from privmix.training.models.own import own_module
-from privmix.training.views.bank import extract_bank
+from privmix.training.views.bank import ViewBank
 from privmix.world import World, current_world
 
 _SHARED: Final = ("pool", "public", "synthetic", "validation")
@@ -179,11 +180,9 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             allowed = "the number of persons: declare it, or estimate it with `private_count`"
             raise InvalidInput("records", None, allowed)
         check_asked(self.private_count, self.records, dry_run=self.dry_run, most_per_person=self.most_per_person)
-        if self.bank and self.store is not None:
-            raise InvalidInput("store", str(self.store), "no store with `bank`, which draws new views for each run")
         if self.out is None and self.resume:
             raise InvalidInput("resume", True, "only with the `out` of an interrupted run")
-        check_device(self.device)
+        chosen_device(self.device)
         refuse_private(self._shared, self.data, self.split)
 
     @property
@@ -291,7 +290,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         return TrainingRun(Path(self.out), planned.trainer.settings(), **given)
 
     def read(self, planned: PlannedTraining, work: Work, progress: Progress) -> TrainingRecords | None:
-        """Features in memory or in a store, or a bank of views."""
+        """Features, or features of a bank of views, in memory or in a store."""
         world, config, source = planned.world, planned.trainer.config, self.opened.source
         classes = source.schema.num_classes
         if not planned.plan.steps:
@@ -301,21 +300,22 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             # The cheaper part first: what does not fit ends the run before features are made.
             whose = self.whose()
             check_same_persons(planned.counted, whose)
-        if config.bank_views:
-            bank = share_streams(world, None if work.streams is None else work.streams.derive("view bank"))
-            made = extract_bank(source, self.extractor, config.bank_augmentations, config.bank_views, bank, progress)
-            return TrainingRecords.of(made.x, made.labels, classes=classes, persons=whose)
+        extractor, views = self.extractor, config.bank_views
+        if views:
+            secret = share_streams(world, None if work.streams is None else work.streams.derive("view bank"))
+            extractor = ViewBank(extractor, config.bank_augmentations, views, secret, self.seed)
         if self.store is None:
-            found = features_in_memory(source, self.extractor, progress)
-            return TrainingRecords.of(found.features, found.labels, classes=classes, persons=whose)
-        # One process writes the store, the others find it finished.
-        if not world.is_head:
-            world.wait_for_head()
-        with world.others_wait() if world.is_head else nullcontext():
-            # The store is one for releases and trainings, which name columns of numbers where there are any.
-            extractor = self.extractor.with_columns(source.number_names)
-            kept = features_on_disk(self.opened, extractor, Path(self.store), progress)
-        return TrainingRecords.of(kept.features, kept.labels, classes=classes, persons=whose)
+            found: PrivateRecords | FeatureStore = features_in_memory(source, extractor, progress)
+        else:
+            # One process writes the store, the others find it finished.
+            if not world.is_head:
+                world.wait_for_head()
+            with world.others_wait() if world.is_head else nullcontext():
+                # The store is one for releases and trainings, which name columns of numbers where there are any.
+                extractor = extractor.with_columns(source.number_names)
+                found = features_on_disk(self.opened, extractor, Path(self.store), progress)
+        x = found.features.reshape(len(found.features), views, -1) if views else found.features
+        return TrainingRecords.of(x, found.labels, classes=classes, persons=whose)
 
     def compute(self, planned: PlannedTraining, work: Work, records: Any, progress: Progress) -> TrainedModel:
         assert work.run is None or isinstance(work.run, TrainingRun)

@@ -13,6 +13,7 @@ from privmix.jobs.options import (
     DATA_HELP,
     DATA_IN_PYTHON,
     DELTA_HELP,
+    DEVICE_HELP,
     EPSILON_HELP,
     FEATURES_HELP,
     LEDGER_HELP,
@@ -108,7 +109,7 @@ class TrainingOptions(PrivateColumns):
     resume: bool = option(False, "Resume an interrupted run (same options).", _RUNNING, common=True)
     overwrite: bool = option(False, "Replace an existing `out`; discard an interrupted run.", _RUNNING, common=True)
     store: str | Path | None = option(None, STORE_HELP, _RUNNING)
-    device: str | None = option(None, "Device: cpu or cuda. Default: cuda if available.", _RUNNING)
+    device: str | None = option("auto", DEVICE_HELP, _RUNNING)
 
     def config(self, facts: ModelFacts, records: int) -> TrainingConfig:
         """Return the config for a dataset of these public facts and n `records`, public or declared."""

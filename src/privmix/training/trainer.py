@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.devices import chosen_device
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
@@ -62,7 +63,7 @@ class Trainer:
         network: replaces ``config.model``; its layers are checked.
         records_declared: ``records`` is declared or a private estimate.
         records_noise_multiplier: of the query that estimated it; see :class:`privmix.training.plan.TrainingPlan`.
-        device: where to train; CUDA if there is any by default.
+        device: see :func:`privmix.devices.chosen_device`.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Trainer:
         check_model(self.network)
         check_independence(self.network, self._input)
         self.views = ViewPipeline(config.views, layout, classes=classes, pool=pool)
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = chosen_device(device)
         self.network.to(self.device)
         self._flat = FlatParameters(self.network)
         self._initial = self._flat.get()

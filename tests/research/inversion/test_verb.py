@@ -77,7 +77,7 @@ def test_bad_input_to_inversion(digits: Path, tmp_path: Path, flags: tuple[str, 
 
 
 def test_options_beside_a_release_are_refused(digits: Path, released: Path) -> None:
-    for verb, data in (("inversion", "--data"), ("collapse", "--proxy")):
+    for verb, data in (("inversion", "--data"), ("collapse", "--data")):
         outcome = privmix("attack", verb, str(released), data, str(digits), "--records", "10")
         assert outcome.code == 2
         assert "--records" in outcome.err
@@ -87,7 +87,7 @@ def test_collapse_of_declared_plans(digits: Path, tmp_path: Path) -> None:
     line = ("--features", "pixels", "--epsilon", "8", "--records", "50000", "--json")
     picture = tmp_path / "labels.png"
     outcome = privmix(
-        "attack", "collapse", "--proxy", str(digits), *line, "--figure", str(picture), "--record", str(tmp_path)
+        "attack", "collapse", "--data", str(digits), *line, "--figure", str(picture), "--record", str(tmp_path)
     )
     assert outcome.code == 0, outcome.err
     content = json.loads(outcome.out)
@@ -100,7 +100,7 @@ def test_collapse_of_declared_plans(digits: Path, tmp_path: Path) -> None:
 
 
 def test_collapse_of_a_release(digits: Path, released: Path) -> None:
-    outcome = privmix("attack", "collapse", str(released), "--proxy", str(digits))
+    outcome = privmix("attack", "collapse", str(released), "--data", str(digits))
     assert outcome.code == 0, outcome.err
     assert "poisson" in outcome.out
     assert "neural collapse" in outcome.out

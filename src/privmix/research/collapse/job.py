@@ -75,7 +75,7 @@ def measure(options: CollapseOptions, release: str | Path | None, proxy: Any, pr
         plans = _declared(extractor.output_dim(source.schema.input_shape), source.schema, given)
         epsilon, subject = options.epsilon, {"kind": "design", "id": None}
     else:
-        plans = [released_plan(certificate, source.schema, given, "proxy", "inputs")]
+        plans = [released_plan(certificate, source.schema, given, "data", "inputs")]
         epsilon = certificate["guarantee"]["epsilon"]
         subject = {"kind": "release", "id": certificate["id"]}
     generator = np.random.default_rng(check_integer("seed", options.seed, low=0))

@@ -29,10 +29,10 @@ class CollapseSettings:
     """Which plans are judged; a release states all that :data:`OF_RELEASES` names."""
 
     features: str | None = option(None, "Public extractor, as in privmix release.")
-    split: str = option("train", "Split of `proxy`.")
+    split: str = option("train", "Split of `data`.")
     epsilon: float | None = option(None, "Epsilon that sets the label noise.")
     delta: float | None = option(None, "Delta of the budget. Default: 1e-5.")
-    records: int | None = option(None, "Record count of the plan, n. Default: that of `proxy`.")
+    records: int | None = option(None, "Record count of the plan, n. Default: that of `data`.")
     rows: int | None = option(None, "Number of rows in the plan, T. Default: n.")
     mixup_degree: int | None = option(None, "Expected number of records in a row, m. Default: 64.", EXPERT)
     expected_classes: float | None = option(

@@ -24,7 +24,7 @@ class CollapsePanel(Panel):
     missing: ClassVar = (
         "Collapse",
         "whether mixing keeps classes apart",
-        "privmix attack collapse RELEASE --proxy PUBLIC --record RUN",
+        "privmix attack collapse RELEASE --data PUBLIC --record RUN",
     )
 
     @classmethod

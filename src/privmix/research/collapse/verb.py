@@ -27,18 +27,18 @@ class Collapse(CollapseOptions, Recorded, Command["Found"]):
     """
 
     example = (
-        "privmix attack collapse --proxy mnist --features scattering --epsilon 8 --records 60000 --figure labels.png"
+        "privmix attack collapse --data mnist --features scattering --epsilon 8 --records 60000 --figure labels.png"
     )
     panel = "Research"
 
     release: Path | None = option(None, "Release whose plan and extractor to judge, instead of options.", argument=True)
-    proxy: Any = option(MISSING, "PUBLIC dataset like the private one, never private data.")
+    data: Any = option(MISSING, "PUBLIC dataset like the private one, never private data.")
 
     def run(self, progress: Progress) -> Found:
         self.check_record()
         from privmix.research.collapse.job import measure
 
-        return measure(self, self.release, self.proxy, progress)
+        return measure(self, self.release, self.data, progress)
 
 
 add_command(attack, Collapse, Collapse.panel)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data import Schema, Source
+from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features import Extractor, parse_features
 from privmix.jobs.dataset import open_dataset
@@ -66,7 +67,7 @@ def invert_rows(
     picture = None if options.figure is None else Path(options.figure)
     check_figure(picture)
     check_integer("images", options.images, low=1)
-    config = InversionConfig(check_integer("steps", options.steps, low=1))
+    config = InversionConfig(check_integer("steps", options.steps, low=1), device=str(chosen_device(options.device)))
     folder = None if release is None else Path(release)
     certificate = None if folder is None else read_certificate(folder)
     extractor = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.jobs.columns import ImageColumns
-from privmix.jobs.options import CLASSES_HELP, ModelFiles
+from privmix.jobs.options import CLASSES_HELP, DEVICE_HELP, ModelFiles
 from privmix.options import EXPERT, described, option
 
 STEPS: Final = 500
@@ -39,6 +39,7 @@ class InversionSettings:
     images: int = option(8, "Number of images to attack at each degree.", EXPERT)
     steps: int = option(STEPS, "Number of steps of an attack.", EXPERT)
     seed: int = option(0, "Seed of images, noise and starting points.", EXPERT)
+    device: str = option("auto", DEVICE_HELP)
     public_data: bool = option(False, "Declare `data` public.")
 
 

@@ -39,6 +39,7 @@ class InversionConfig(Checked):
     steps: Count = STEPS
     learning_rate: Positive = 0.4
     images_at_once: Count = 64
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class MixedFeatures:
         """(rows, members, *image shape) -> (rows, d)."""
         vectors = self._clip(self.features(images.flatten(0, 1)), self.transform.clip_norm)
         if self.transform.centre is not None and self.transform.residual_clip_norm is not None:
-            centre = torch.from_numpy(self.transform.centre)
+            centre = torch.from_numpy(self.transform.centre).to(vectors.device)
             vectors = self._clip(vectors - centre, self.transform.residual_clip_norm)
         return vectors.view(len(images), images.shape[1], -1).sum(dim=1) / self.divisor
 
@@ -99,7 +100,7 @@ def invert(
         if np.shape(start) != tuple(image_shape):
             raise InvalidInput("start", np.shape(start), f"an image of shape {tuple(image_shape)}")
         first = np.clip(start + _JITTER * (first - 0.5), 0, 1, dtype=np.float32)
-    images, targets = torch.from_numpy(first), torch.from_numpy(np.asarray(rows, np.float32))
+    images, targets = (torch.from_numpy(np.asarray(one, np.float32)).to(config.device) for one in (first, rows))
     block = max(1, config.images_at_once // members)
     blocks = [slice(row, row + block) for row in range(0, len(rows), block)]
     total = config.steps * len(blocks)
@@ -107,7 +108,7 @@ def invert(
         for step in _descend(mixed, images[part], targets[part], tv_weight, config):
             if progress is not None:
                 progress("inversion", number * config.steps + step, total)
-    return np.asarray(images.numpy())
+    return np.asarray(images.cpu().numpy())
 
 
 def _descend(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data import Source
+from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_integer, in_terms_of
 from privmix.features import Pixels
 from privmix.features.identity import unit_range
@@ -116,7 +117,7 @@ class PoisoningJob(PoisoningOptions):
             attack = parse_attack(self.attack)
         defences = self._defences()
         self._config(1)
-        victim = self._victim()
+        victim, device = self._victim(), str(chosen_device(self.device))
         work, tell = None if self.work is None else Path(self.work), progress or silent
         if work is not None:
             check_writable("work", work)
@@ -124,8 +125,10 @@ class PoisoningJob(PoisoningOptions):
         train, others = self._drawn(source, attack, tell)
         config = self._config(self._budget(len(train)))
         test = _read(held, [self._chosen(held.schema.records, self.test_records)], tell)[0]
-        extractor = None if others is None else pretrained(others, victim, seed=self.seed)
-        results = run_trials(attack, defences, train, test, Victim(victim, extractor), config, work=work, progress=tell)
+        extractor = None if others is None else pretrained(others, victim, seed=self.seed, device=device)
+        results = run_trials(
+            attack, defences, train, test, Victim(victim, extractor, device), config, work=work, progress=tell
+        )
         return PoisoningResults(self._measurement(attack, results, victim, config, len(train)), tuple(results))
 
     def _defences(self) -> list[Defence]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.jobs.columns import ImageColumns
+from privmix.jobs.options import DEVICE_HELP
 from privmix.options import described, option
 from privmix.plugins import literals_of
 
@@ -54,6 +55,7 @@ class PoisoningOptions(ImageColumns):
         None, "Network of the victims. Default: the recipe's, or cnn.", _TRAINING, names=names("victims.networks")
     )
     epochs: int | None = option(None, "Epochs of a training. Default: the recipe's.", _TRAINING)
+    device: str = option("auto", DEVICE_HELP, _TRAINING)
     extractor_records: int = option(
         5000, "Number of other images that train the frozen extractor (transfer attacks).", _TRAINING
     )

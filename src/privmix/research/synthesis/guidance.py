@@ -111,16 +111,8 @@ def train_discriminator(
     def classified(rows: Tensor, x: Tensor, sigma: Tensor) -> Tensor:
         return functional.cross_entropy(classifier(features(x, sigma, process)), real_labels[rows])
 
-    _fit(
-        "classifier",
-        [*features.parameters(), *classifier.parameters()],
-        real,
-        classified,
-        config,
-        process,
-        generator,
-        progress,
-    )
+    weights = [*features.parameters(), *classifier.parameters()]
+    _fit("classifier", weights, real, classified, config, process, generator, progress)
     images, labels = torch.cat([real, drawn]), torch.cat([real_labels, drawn_labels])
     is_real = torch.cat([torch.ones(len(real)), torch.zeros(len(drawn))])
     # Fewer of the one sort must not move the ratio.
@@ -132,16 +124,8 @@ def train_discriminator(
 
     for parameter in features.parameters():
         parameter.requires_grad_(False)
-    _fit(
-        "discriminator",
-        [*found.of_class.parameters(), *found.head.parameters()],
-        images,
-        told_apart,
-        config,
-        process,
-        generator,
-        progress,
-    )
+    weights = [*found.of_class.parameters(), *found.head.parameters()]
+    _fit("discriminator", weights, images, told_apart, config, process, generator, progress)
     return found.eval()
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from privmix import data as readers
 from privmix.data import Source
 from privmix.data.overlap import KIND
+from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.folders import PathLock
 from privmix.jobs.columns import class_list
@@ -68,8 +68,9 @@ class SynthesisJob(SynthesisOptions):
     def run(self, progress: Progress | None = None) -> Synthesised:
         """Train, draw, measure and write; a killed run resumes. Under torchrun the first process writes."""
         self._check()
-        with current_world(self.device) as world:
-            return self._run(world, progress or silent)
+        chosen = replace(self, device=str(chosen_device(self.device)))
+        with current_world(chosen.device) as world:
+            return chosen._run(world, progress or silent)
 
     def _run(self, world: World, tell: Progress) -> Synthesised:
         out = Path(self.out)
@@ -134,8 +135,6 @@ class SynthesisJob(SynthesisOptions):
         check_number("guidance", self.guidance, low=0)
         if self.minutes is not None:
             check_number("minutes", self.minutes, low=0, low_open=True)
-        if self.device not in ("cpu", "cuda") or (self.device == "cuda" and not torch.cuda.is_available()):
-            raise InvalidInput("device", self.device, "cpu, or cuda where there is one")
 
     def _from_public(self) -> Maker:
         source = self._open(self.public, self.split, "public")

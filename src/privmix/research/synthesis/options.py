@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.jobs.columns import ImageColumns
-from privmix.jobs.options import CLASSES_HELP
+from privmix.jobs.options import CLASSES_HELP, DEVICE_HELP
 from privmix.options import described, option
 
 _TRAINING: Final = "Training"
@@ -39,7 +39,7 @@ class SynthesisOptions(ImageColumns):
     )
     mirror: bool = option(False, "Mirror images left and right; not for digits.", _TRAINING)
     precision: str = option("float32", "Precision: float32 or bfloat16.", _TRAINING)
-    device: str = option("cpu", "Device: cpu or cuda.", _TRAINING)
+    device: str = option("auto", DEVICE_HELP, _TRAINING)
     guidance: float = option(0.0, "Weight of discriminator guidance (Kim et al. 2023); 2: full step.", _DRAWING)
     sampler_steps: int = option(18, "Number of noise levels per path.", _DRAWING)
     draw_batch: int = option(100, "Number of images drawn at a time.", _DRAWING)

@@ -40,21 +40,26 @@ def held_apart(images: VictimImages, *, records: int, public: int, seed: int = 0
 
 
 def pretrained(
-    public: VictimImages, config: VictimConfig | None = None, *, seed: int = 0, work: Path | None = None
+    public: VictimImages,
+    config: VictimConfig | None = None,
+    *,
+    seed: int = 0,
+    work: Path | None = None,
+    device: str | None = None,
 ) -> TrainedNetwork:
     """Return a network trained on public images, whose body is the extractor of ``Victim(extractor=...)``."""
     # `public` must not be among the trainer's records (see `held_apart`). `work` keeps the weights, under a name that
     # identifies images and settings.
     config = VictimConfig() if config is None else config
     if work is None:
-        return Victim(config).fit(public, seed=seed)
+        return Victim(config, device=device).fit(public, seed=seed)
     told = hashlib.sha256(json.dumps({**asdict(config), "seed": seed}, sort_keys=True).encode())
     for part in (public.pixels, public.labels):
         told.update(np.ascontiguousarray(part).tobytes())
     path = work / f"{told.hexdigest()[:16]}-{_FILE}"
     if path.exists():
         return TrainedNetwork(_read(path, build(config.network, public.shape, public.classes)).eval())
-    made = Victim(config).fit(public, seed=seed)
+    made = Victim(config, device=device).fit(public, seed=seed)
     try:
         work.mkdir(parents=True, exist_ok=True)
         weights = {name: value.detach().cpu().contiguous() for name, value in made.network.state_dict().items()}

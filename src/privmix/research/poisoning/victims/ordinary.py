@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from privmix.devices import chosen_device
 from privmix.errors import InvalidInput
 from privmix.optimisers import Sgd
 from privmix.research.poisoning.images import VictimImages
@@ -78,7 +79,7 @@ class Victim:
         """Train; the same seed, records and augmentation give the same weights on one machine."""
         if len(records) < 2:
             raise InvalidInput("records", len(records), "two or more: one alone has no batch statistics")
-        device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        device = chosen_device(self.device)
         with seeded(seed):
             network = build(self.config.network, records.shape, records.classes)
         x = torch.from_numpy(records.pixels)
