@@ -498,6 +498,13 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
         "epochs; 20 epochs at the rate of 10 where 10 beat 3 by half a point; two crops of a record in the private "
         "phase",
         "privacy": f"delta {DELTA}, PLD; spent at most {max((run['epsilon'] for run in done), default=0):.4f}",
+        "not run yet": "; ".join(
+            rung.label
+            for part in ("ladder", "budgets", "encoder")
+            for rung in PARTS[part]()
+            if not accuracies(runs, rung)
+        )
+        or "none",
         "interval": "Student's t of paired differences over the seeds: private records, weights, batches and noise",
         "cpu_seconds": round(sum(run["cpu_seconds"] for run in runs.values())),
     }

@@ -348,6 +348,12 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
         "searched for every line": "learning rate, from 1, 2, 4 (2, 4, 8 at epsilon 8) and further powers of two while "
         "the best is at an edge; a second run where rates are within half a point",
         "privacy": f"delta {DELTA}, PLD; spent at most epsilon + {max(r['spent'] - r['epsilon'] for r in done):.4f}",
+        "not run yet": "; ".join(
+            f"{line.label}, epsilon {line.epsilon:g}"
+            for line in lines()
+            if not tested(runs, line.group, line.label, line.epsilon)
+        )
+        or "none",
         "interval": "Student's t of paired differences over the seeds, each by itself",
         "cpu_seconds": round(sum(run["cpu_seconds"] for run in runs.values())),
     }
