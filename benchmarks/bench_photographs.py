@@ -389,7 +389,8 @@ def report(runs: list[dict[str, Any]]) -> None:
         "the next smaller epsilon. Each setting has one run, or two (most on EuroSAT). DP-SGD was searched at epsilon "
         "1 and 8 alone: epsilon 2 and 4 take the nearer choice; at 8 the search on EuroSAT ended after "
         "rate and epochs. Values that were added later are not tried yet: shares above 0.7, class_share below 0.05, "
-        "more than 3 classes of a row. Lines with defaults are kept runs of 27 November 2026, without a search. The search has no noise: its privacy cost is not counted",
+        "more than 3 classes of a row. Lines with defaults are kept runs of 27 November 2026, "
+        "without a search. The search has no noise: its privacy cost is not counted",
         "project": "features after a public random projection to so many numbers; none: all 768",
         **{
             f"searched, {how}": "; ".join(
