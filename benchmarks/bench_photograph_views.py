@@ -126,7 +126,8 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="tables alone, of the runs that are kept")
     options = parser.parse_args()
     cells = ("dataset", "method", "epsilon", "seed")
-    done = {tuple(run[key] for key in cells) for run in common.kept(RUNS)}
+    # Runs of the earlier page name no data set.
+    done = {tuple(run.get(key) for key in cells) for run in common.kept(RUNS)}
     for dataset in () if options.report else options.data.split(","):
         # Every method once before any twice.
         for seed in range(options.seeds):
@@ -138,7 +139,7 @@ def main() -> None:
                         run = dict(zip(cells, cell, strict=True)) | {"setting": setting}
                         common.keep(RUNS, run | one_run(*cell, setting))
                         print(cell, flush=True)
-    report(common.kept(RUNS))
+    report([run for run in common.kept(RUNS) if "dataset" in run])
 
 
 def report(runs: list[dict[str, Any]]) -> None:
