@@ -177,6 +177,7 @@ def report(runs: dict[str, Any]) -> None:
         "cells": "test accuracy, %: mean (standard deviation, runs)",
         "accounting": "PLD; add or remove one record",
         "search": f"m in {DEGREES}, expected classes in {EXPECTED}, {SEARCHED} runs each",
+        "edge": "best settings at the edge of the search stay: they are lower bounds of a line's best",
         "held out for the search": "a fifth of the training records",
         "paper's learner": f"generalised KL, {EPOCHS} epochs, no centring",
         "published noise": "Li et al. 2024; with a private mean of its own noise multiplier 4 where `fit` learns",
@@ -198,7 +199,7 @@ def gains(runs: dict[str, Any]) -> str:
             pairs = [few[seed] - plain[seed] for seed in sorted(few.keys() & plain.keys())]
             if len(pairs) > 1:
                 rows.append([learner, f"{epsilon:g}", common.gap(pairs)])
-    return "## Points that hierarchical sampling gains at a valid price\n\n" + common.table(
+    return "## Points that hierarchical sampling gains at a valid epsilon\n\n" + common.table(
         ["learner", "epsilon", "gain, 95%"], rows
     )
 
