@@ -15,6 +15,7 @@ import run  # noqa: E402
 LISTED = (ROOT / "benchmarks" / "gpu" / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [one for one in run.ENTRIES if one != 5])
 def test_an_entry_runs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.common, "RESULTS", tmp_path)
