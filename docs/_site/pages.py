@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 GENERATED = DOCS / "generated"
 # What is copied: from where in the repository, to where in the site.
-FOLDERS = {"benchmarks/results": "generated/measured"}
+FOLDERS = {"benchmarks/results": "generated/measured", "benchmarks/gpu": "generated/gpu"}
 FILES = {
     "benchmarks/README.md": "generated/measured/index.md",
     "CHANGELOG.md": "generated/project/changelog.md",
