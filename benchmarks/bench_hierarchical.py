@@ -59,7 +59,7 @@ class Point:
 
 
 def settings_of(method: str) -> list[tuple[int, float | None]]:
-    """What is searched of a method."""
+    """Settings that the search tries for a method."""
     return [(degree, expected) for degree in DEGREES for expected in ((None,) if method == POISSON else EXPECTED)]
 
 
@@ -138,7 +138,7 @@ def _percent(accuracy: float) -> float:
 
 
 def kept_lines() -> list[list[str]]:
-    """DP-SGD and second moments on the same features."""
+    """DP-SGD and second moments on the same features: runs of other benchmarks."""
     rows = []
     for name, words, wanted in (
         ("training_linear", "DP-SGD, searched alike", {"how": "tuned"}),

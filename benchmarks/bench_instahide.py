@@ -208,7 +208,7 @@ def recovered(rows: NDArray[np.float64], signs: bool, rng: np.random.Generator) 
             if turn == 0:
                 squares = np.linalg.lstsq(weights**2, power, rcond=None)[0]
                 images = np.sqrt(np.maximum(squares, 0))
-                # What lies further from zero than black is bright.
+                # Values further from zero than black are bright.
                 images = np.clip(np.where(images > -low, images, -images), low, high)
             target = np.sign(weights @ images) * size
         images = np.linalg.lstsq(weights, target, rcond=1e-3)[0]
@@ -262,7 +262,7 @@ def draw_break() -> None:
 
 
 def bought(line: str) -> str:
-    """What a line's rows guarantee."""
+    """Guarantee of a line's rows."""
     kind, amount = LINES[line]
     if kind == SIGNS:
         return "none: no noise"

@@ -264,7 +264,7 @@ def photographs(split: str) -> Images:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is searched."""
+    """Settings that the search tries."""
 
     epochs: float
     rate: float
@@ -274,7 +274,7 @@ class Setting:
         return f"{self.epochs:g} epochs, rate {self.rate:g}{', crops' if self.crops else ''}"
 
     def options(self, views: str) -> dict[str, Any]:
-        """Of the training; plain views are computed by the faster strategy."""
+        """Settings of the training; the faster strategy computes plain views."""
         if self.crops:
             views = f"{views},augmentations=crop" if views else "self-aug:augmentations=crop,k_base=2"
         elif views:

@@ -295,7 +295,7 @@ def timed(repeats: int) -> None:
 
 @cache
 def every_study() -> list[Study]:
-    """Of tables, of figures, and of one setting varied alone."""
+    """Studies of tables, of figures, and of one setting varied alone."""
     alone = [one for found in ALONE.values() for one in found if isinstance(one, Study)]
     return [*STUDIES, *pictures.studies(Study, CIFAR, MATCHING), *alone]
 

@@ -76,7 +76,7 @@ RIVALS: dict[str, tuple[str, dict[str, Any]]] = {
     "tab-pe": ("tab-pe", {}),
 }
 SHORTENED = ["mst of dpmm", "aim of dpmm, 300 steps and 4 MB"]
-# Of a time when tables were fitted otherwise: a new run takes the place of ours.
+# Runs of an earlier fit of tables: a new run takes the place of ours.
 EARLIER = "acefc6c3"
 SHOWN = [OWN, *RIVALS, *SHORTENED]
 
