@@ -237,6 +237,14 @@ def test_a_page_has_the_figures_of_the_runs(page: Path, site: Any) -> None:
     assert not re.search(r"^<!-- .*<!-- -->", text, re.MULTILINE), "a line that starts with a comment is no Markdown"
 
 
+def test_readme_has_the_figures_of_the_runs(site: Any) -> None:
+    """Its results are those of docs/_site/readme.txt, which has an expression for each figure."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text == site("figures").with_results(text), "python -m docs._site.figures writes them from readme.txt"
+    typed = _FIGURE.sub("", (DOCS / "_site" / "readme.txt").read_text(encoding="utf-8"))
+    assert re.findall(r"\d+\.\d+|\d+%", typed) == []
+
+
 def test_figures_are_those_of_the_runs(site: Any) -> None:
     figures = site("figures")
     runs = json.loads((ROOT / "benchmarks" / "results" / "utility.json").read_text(encoding="utf-8"))["results"]
@@ -252,6 +260,9 @@ def test_figures_are_those_of_the_runs(site: Any) -> None:
     )
     with pytest.raises(ValueError, match="no run has"):
         figures.mean("utility", dataset="nothing")
+    assert figures.level("utility", len(own), dataset="mnist", method="ps-ridge-centred", epsilon=1) == expected[:4]
+    with pytest.raises(ValueError, match="the page states 6"):
+        figures.level("utility", 6, dataset="mnist", method="ps-ridge-centred", epsilon=1)
     with pytest.raises(ValueError, match="no two seeds"):
         figures.gain("utility", {"method": "pixels-ps-cnn"}, {"method": "classwise-full"}, dataset="mnist", epsilon=1)
 

@@ -5,7 +5,8 @@ A figure in a page is a comment with an expression, the value, and an empty comm
     <!-- mean("utility", dataset="mnist", method="ps-ridge-centred", epsilon=1) -->96.4<!-- -->
 
 The expression names the facts that its runs have in common. No figure is typed, and no figure outlives its runs. An
-expression holds neither ``|`` nor ``--``, and no line starts with one.
+expression holds neither ``|`` nor ``--``, and no line starts with one. README's lines are too short for expressions:
+readme.txt has its results with them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import statistics
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,30 @@ def percent(value: float) -> float:
     return value if value > 1 else 100 * value
 
 
+def values(name: str, key: str, **facts: Any) -> list[Any]:
+    """A figure of each run; a point in its key leads into a part of the run."""
+    return [reduce(lambda found, place: found[place], key.split("."), run) for run in chosen(name, **facts)]
+
+
+def average(name: str, runs: int, key: str = "accuracy", **facts: Any) -> float:
+    """Mean of as many runs as the page states; of more or fewer it would be another sentence."""
+    found = values(name, key, **facts)
+    if len(found) != runs:
+        raise ValueError(f"{name}: {len(found)} runs have {facts}, the page states {runs}")
+    return statistics.fmean(found)
+
+
+def level(name: str, runs: int, key: str = "accuracy", **facts: Any) -> str:
+    """The mean alone, in percent, where the text has the number of runs."""
+    return f"{percent(average(name, runs, key, **facts)):.1f}"
+
+
 def mean(name: str, key: str = "accuracy", **facts: Any) -> str:
     """Mean, least and most, number of runs."""
-    values = [percent(run[key]) for run in chosen(name, **facts)]
-    if len(values) == 1:
-        return f"{values[0]:.1f} (1 run)"
-    return f"{statistics.fmean(values):.1f} ({min(values):.1f} to {max(values):.1f}; {len(values)} runs)"
+    found = [percent(value) for value in values(name, key, **facts)]
+    if len(found) == 1:
+        return f"{found[0]:.1f} (1 run)"
+    return f"{statistics.fmean(found):.1f} ({min(found):.1f} to {max(found):.1f}; {len(found)} runs)"
 
 
 def gain(name: str, better: Mapping[str, Any], than: Mapping[str, Any], key: str = "accuracy", **facts: Any) -> str:
@@ -76,6 +95,12 @@ def poisoned(study: str, defence: str) -> str:
     """How often poisons reached their goal."""
     run = next(run for run in results("poisoning")["studies"][study] if run["defence"] == defence)
     return f"{100 * run['share']:.0f}% ({run['trials']} trials)"
+
+
+def hits(study: str, defence: str) -> str:
+    """Trials in which poisons reached their goal, of all."""
+    facts = {"part": "rows", "study": study, "defence": defence}
+    return f"{first('poisoning', 'successes', **facts)} of {first('poisoning', 'trials', **facts)}"
 
 
 def audited(name: str, key: str) -> str:
@@ -101,12 +126,8 @@ def first(name: str, key: str, part: str | None = None, **facts: Any) -> Any:
 
 
 HELPERS: dict[str, Callable[..., Any]] = {
-    "mean": mean,
-    "gain": gain,
-    "poisoned": poisoned,
-    "audited": audited,
-    "attacked": attacked,
-    "first": first,
+    helper.__name__: helper
+    for helper in (results, statistics.fmean, average, level, mean, gain, hits, poisoned, audited, attacked, first)
 }
 
 
@@ -121,13 +142,19 @@ def filled(text: str) -> str:
     return FIGURE.sub(value, text)
 
 
+def with_results(text: str) -> str:
+    """Return README with its results as the runs have them."""
+    found = FIGURE.sub(lambda match: match["value"], filled((Path(__file__).parent / "readme.txt").read_text("utf-8")))
+    return re.sub(r"(?<=## Results\n).*?(?=## Next)", lambda _: found, text, count=1, flags=re.DOTALL)
+
+
 def main() -> None:
     """Write the pages whose figures have changed."""
-    for page in PAGES:
+    for page, fill in [*((page, filled) for page in PAGES), (DOCS.parent / "README.md", with_results)]:
         text = page.read_text(encoding="utf-8")
-        if (new := filled(text)) != text:
+        if (new := fill(text)) != text:
             page.write_text(new, encoding="utf-8")
-            sys.stdout.write(f"{page.relative_to(DOCS)}\n")
+            sys.stdout.write(f"{page.relative_to(DOCS.parent)}\n")
 
 
 if __name__ == "__main__":
