@@ -16,7 +16,7 @@ import math
 import re
 import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ FIGURE = re.compile(r"<!-- (?P<expression>(?:(?!-->)[^\n])+?) -->(?P<value>(?:(?
 
 @cache
 def results(name: str) -> Any:
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["results"]
+    kept = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return kept if isinstance(kept, list) else kept["results"]
 
 
 def chosen(name: str, **facts: Any) -> list[dict[str, Any]]:
@@ -55,8 +56,8 @@ def percent(value: float) -> float:
 
 
 def values(name: str, key: str, **facts: Any) -> list[Any]:
-    """A figure of each run; a point in its key leads into a part of the run."""
-    return [reduce(lambda found, place: found[place], key.split("."), run) for run in chosen(name, **facts)]
+    """A figure of each run; a slash in its key leads into a part of the run."""
+    return [reduce(lambda found, place: found[place], key.split("/"), run) for run in chosen(name, **facts)]
 
 
 def average(name: str, runs: int, key: str = "accuracy", **facts: Any) -> float:
@@ -125,10 +126,8 @@ def first(name: str, key: str, part: str | None = None, **facts: Any) -> Any:
     return found[0]
 
 
-HELPERS: dict[str, Callable[..., Any]] = {
-    helper.__name__: helper
-    for helper in (results, statistics.fmean, average, level, mean, gain, hits, poisoned, audited, attacked, first)
-}
+MEANS = (average, level, mean, gain, statistics.fmean, statistics.median)
+HELPERS = {helper.__name__: helper for helper in (*MEANS, results, hits, poisoned, audited, attacked, first)}
 
 
 def filled(text: str) -> str:
