@@ -83,7 +83,7 @@ def test_the_wheel_holds_the_package_and_nothing_beside_it(built: Path) -> None:
         "py.typed",
     ):
         assert f"privmix/{file}" in names
-    assert not any("/tests/" in name or name.endswith(".ipynb") for name in names)
+    assert not any("/tests/" in name or name.endswith((".ipynb", "README.md")) for name in names)
 
 
 def test_what_it_installs_works_without_the_repository(built: Path, tmp_path: Path) -> None:
