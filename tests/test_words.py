@@ -23,6 +23,7 @@ PAGES: Final = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "reproductions").glob("*.md")),
 ]
+READMES: Final = sorted((ROOT / "src" / "privmix").glob("*/README.md"))
 RULES: Final = {
     "people without a role": r"\b(whoever|whatever|wherever|nobody|somebody|everybody|someone|anybody)\b",
     "private dialect": r"\b(anew|beside|mend(ed|s)|dear(er|est)?|at hand|in place of|so many|rivals?|honest price)\b",
@@ -60,7 +61,7 @@ def _python() -> Iterator[tuple[str, str, Path]]:
 
 def _pages() -> Iterator[tuple[str, str, Path]]:
     """Yield (docs, a paragraph, a heading, an item or a cell of a table; file)."""
-    for path in PAGES:
+    for path in [*PAGES, *READMES]:
         text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         text = re.sub(r"<!--.*?-->", "", text)
         for part in re.split(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )|\||\n(?=#)", text):

@@ -6,7 +6,7 @@ A figure in a page is a comment with an expression, the value, and an empty comm
 
 The expression names the facts that its runs have in common. No figure is typed, and no figure outlives its runs. An
 expression holds neither ``|`` nor ``--``, and no line starts with one. README's lines are too short for expressions:
-readme.txt has its results with them.
+readme.txt has its results with them. The table of layers follows from their READMEs and from tests/test_layering.py.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from scipy.stats import t as student
+from tests.test_layering import ALLOWED, SOURCE
 
 DOCS = Path(__file__).parents[1]
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("reproductions/*.md")])
@@ -147,9 +148,35 @@ def with_results(text: str) -> str:
     return re.sub(r"(?<=## Results\n).*?(?=## Next)", lambda _: found, text, count=1, flags=re.DOTALL)
 
 
+def role_of(layer: str) -> str:
+    """Return the role of a layer, by the first sentence of its README."""
+    text = (SOURCE / layer / "README.md").read_text(encoding="utf-8")
+    if not (found := re.match(rf"# {layer}\n\nThis layer ([^.]+)\.\n\n", text)):
+        raise ValueError(f"{layer}/README.md: begin with '# {layer}', then one sentence, 'This layer ...'")
+    return found[1]
+
+
+def imports_of(layer: str) -> str:
+    """Return the layers that a layer may import; with most of those above it, the exceptions."""
+    above, allowed = list(ALLOWED)[: list(ALLOWED).index(layer)], ALLOWED[layer]
+    missing = [f"`{name}`" for name in above if name not in allowed]
+    if len(allowed) <= len(missing) or not allowed <= {*above}:
+        return ", ".join(f"`{name}`" for name in sorted(allowed)) or "nothing"
+    return f"all above except {', '.join(missing)}" if missing else "all above"
+
+
+def with_layers(text: str) -> str:
+    """Return the page on the architecture with its table of layers, in the order of ``ALLOWED``."""
+    rows = [
+        f"| [`{name}`](../src/privmix/{name}/README.md) | {role_of(name)} | {imports_of(name)} |" for name in ALLOWED
+    ]
+    return re.sub(r"(?<=\| layer \| does \| may import \|\n\|---\|---\|---\|\n)(\|.*\n)*", "\n".join([*rows, ""]), text)
+
+
 def main() -> None:
     """Write the pages whose figures have changed."""
-    for page, fill in [*((page, filled) for page in PAGES), (DOCS.parent / "README.md", with_results)]:
+    others = [(DOCS.parent / "README.md", with_results), (DOCS / "design.md", with_layers)]
+    for page, fill in [*((page, filled) for page in PAGES), *others]:
         text = page.read_text(encoding="utf-8")
         if (new := fill(text)) != text:
             page.write_text(new, encoding="utf-8")

@@ -20,6 +20,8 @@ DOCS = ROOT / "docs"
 GENERATED = DOCS / "generated"
 # What is copied: from where in the repository, to where in the site.
 FOLDERS = {"benchmarks/results": "generated/measured", "benchmarks/gpu": "generated/gpu"}
+LAYERS = [path.parent.name for path in (ROOT / "src" / "privmix").glob("*/README.md")]
+FOLDERS |= {f"src/privmix/{name}": f"generated/layers/{name}" for name in LAYERS}
 FILES = {
     "benchmarks/README.md": "generated/measured/index.md",
     "CHANGELOG.md": "generated/project/changelog.md",
