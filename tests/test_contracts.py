@@ -162,7 +162,7 @@ def examples() -> dict[type[Any], Any]:
 STORED = (*events._KINDS.values(), filters.GaussianFilter, filters.RenyiFilter, filters.PureFilter, CommonFields)
 STORED += (BasePlan, TrainingPlan, LedgerTotal, Sketch, RunRecord, Terms, Ending)
 # Bases that nothing is: their subclasses are looked at.
-BASES = {"BasePlan", "EmbeddingPlan"}
+BASES = {"BasePlan", "EmbeddingPlan", "SumPlan"}
 
 
 def classes() -> Iterator[type[Any]]:

@@ -53,7 +53,7 @@ NOISES = {
     "second moments: off diagonal": ("moments", "second moment noise"),
     "cross moments": ("moments", "cross moment noise"),
     "label sums": ("moments", "label sum noise"),
-    "embedding": ("merf", "embedding noise"),
+    "class embeddings": ("merf", "embedding noise"),
     "class sizes": ("hermite", "class size noise"),
     "norms": ("two-stage", "norm count noise"),
     "scatter within classes: diagonal": ("two-stage", "scatter noise: diagonal"),

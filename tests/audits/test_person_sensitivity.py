@@ -140,7 +140,7 @@ def test_a_person_of_long_records_does_all_that_is_allowed(name: str, many: int)
     plan = replace(plan, centre_noise_multiplier=0.01) if plan.centred else plan
     found = measured(plan, far_apart(many), 0)
     assert not exceeded(found)
-    query = next(one for one in ("second moments", "features", "all embeddings") if one in found)
+    query = next(one for one in ("second moments", "features", "all parts") if one in found)
     assert found[query].share > (0.45 if plan.adjacency is Adjacency.REPLACE_ONE else 0.98)
 
 

@@ -95,8 +95,8 @@ def test_its_doors_lead_to_what_they_say(kind: type[Design[Any]]) -> None:
         returns = hints["return"]
         assert returns == returned or issubclass(returns, returned), door
     if RELEASED_AS.is_in(kind):
-        assert callable(RELEASED_AS.of(kind).from_arrays)
-        assert callable(RELEASED_AS.of(kind).to_arrays)
+        assert callable(RELEASED_AS.of(kind).of)
+        assert callable(RELEASED_AS.of(kind).of)
     if FEATURE_MAP.is_in(kind):
         assert issubclass(FEATURE_MAP.of(kind), FeatureMap)
     # No attribute leads anywhere that is not looked at here.

@@ -134,10 +134,10 @@ def joint_shift(plan: MomentsPlan) -> float:
     x[:2] = plan.final_clip_norm / math.sqrt(2)
     second = np.outer(x, x)
     lower = np.tril_indices(plan.dim, -1)
-    shift = (np.diag(second) ** 2).sum() / plan.noise_std_second**2
-    shift += (second[lower] ** 2).sum() / (plan.noise_std_second**2 / 2)
-    shift += plan.final_clip_norm**2 * plan.label_norm**2 / plan.noise_std_cross**2
-    shift += plan.label_norm**2 / plan.noise_std_counts**2
+    shift = (np.diag(second) ** 2).sum() / plan.noise_std["second"] ** 2
+    shift += (second[lower] ** 2).sum() / (plan.noise_std["second"] ** 2 / 2)
+    shift += plan.final_clip_norm**2 * plan.label_norm**2 / plan.noise_std["cross"] ** 2
+    shift += plan.label_norm**2 / plan.noise_std["counts"] ** 2
     return math.sqrt(shift)
 
 
@@ -163,9 +163,9 @@ def noise_of(scale: float) -> dict[str, float]:
     assert moments is not None
     lower = np.tril_indices(120, -1)
     parts = {
-        "diagonal": (np.diag(moments.second), plan.noise_std_second),
-        "off": (moments.second[lower], plan.noise_std_second / math.sqrt(2)),
-        "cross": (moments.cross.ravel(), plan.noise_std_cross),
+        "diagonal": (np.diag(moments.second), plan.noise_std["second"]),
+        "off": (moments.second[lower], plan.noise_std["second"] / math.sqrt(2)),
+        "cross": (moments.cross.ravel(), plan.noise_std["cross"]),
     }
     scores = {}
     for name, (values, std) in parts.items():
@@ -191,7 +191,7 @@ def test_label_sums_are_as_noisy_as_planned() -> None:
         moments = release(plan, zeros, seed).moments
         assert moments is not None
         drawn.append(moments.label_sums - np.array([50, 0, 0]))
-    ratio = np.square(np.concatenate(drawn)).mean() / plan.noise_std_counts**2
+    ratio = np.square(np.concatenate(drawn)).mean() / plan.noise_std["counts"] ** 2
     assert abs(ratio - 1) * math.sqrt(900 / 2) < Z_LIMIT
     assert abs(ratio * 9 / 4 - 1) * math.sqrt(900 / 2) > Z_LIMIT
 

@@ -74,7 +74,7 @@ def test_each_step_is_the_exact_sum_so_far_with_rounded_noise(centre: str) -> No
     """y_t = A x + round(B z), each off by what float32 rounds of the numbers that were released."""
     plan, months = plan_of(centre=centre), months_of()
     engines = released(plan, months)
-    unit, key = plan.units["second"], SecretStreams.from_seed(1)
+    unit, key = plan.part("second").unit, SecretStreams.from_seed(1)
     total = np.zeros((DIM, DIM), object)
     for step, (engine, month) in enumerate(zip(engines, months, strict=True), start=1):
         total = total + exact_steps(plan, engine, month)

@@ -12,7 +12,8 @@ from scipy.stats import chi2
 from privmix.designs import SeriesPlan
 from privmix.designs.series import released
 from privmix.designs.series.released import Together, together
-from privmix.publication.second_moments import SecondMoments, symmetric
+from privmix.plans.parts import symmetric
+from privmix.publication.second_moments import SecondMoments
 from tests.designs.test_series import plan_of
 
 DIM, CLASSES = 60, 3
@@ -39,18 +40,18 @@ def made(plan: SeriesPlan, sums: NDArray[np.float64], rng: np.random.Generator) 
     steps = []
     for step in range(plan.step):
         second, cross, counts = np.split(noise[step], [lower, lower + DIM * CLASSES])
-        second = symmetric((second * plan.noise_std_second / single / np.sqrt(2)).astype(np.float32), DIM).copy()
+        second = symmetric((second * plan.noise_std["second"] / single / np.sqrt(2)).astype(np.float32), DIM).copy()
         second[diagonal] *= np.sqrt(2)
         told = np.split(sums[step], [lower, lower + DIM * CLASSES])
         parts = (
             symmetric(told[0].astype(np.float32), DIM) + second,
-            (told[1] + cross * plan.noise_std_cross / single).reshape(DIM, CLASSES),
-            told[2] + counts * plan.noise_std_counts / single,
+            (told[1] + cross * plan.noise_std["cross"] / single).reshape(DIM, CLASSES),
+            told[2] + counts * plan.noise_std["counts"] / single,
         )
         steps.append(SecondMoments(*(part.astype(np.float32) for part in parts), sum(plan.counts[: step + 1]), 1, 1, 1))
     steps[-1] = SecondMoments(
         steps[-1].second, steps[-1].cross, steps[-1].label_sums, plan.records,
-        plan.noise_std_second, plan.noise_std_cross, plan.noise_std_counts,
+        plan.noise_std["second"], plan.noise_std["cross"], plan.noise_std["counts"],
     )  # fmt: skip
     return steps
 
@@ -60,7 +61,7 @@ ENTRIES = DIM * (DIM + 1) // 2 + DIM * CLASSES + CLASSES
 
 def alike(plan: SeriesPlan, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(entries,) sums of all records, and (t, entries) those of the records so far, which are in proportion to them."""
-    total = rng.normal(size=ENTRIES) * 50 * plan.noise_std_cross
+    total = rng.normal(size=ENTRIES) * 50 * plan.noise_std["cross"]
     return total, np.cumsum(plan.counts)[:, None] / plan.records * total
 
 
@@ -98,7 +99,7 @@ def test_of_records_that_are_alike_less_noise_is_left_and_that_is_what_is_stated
 
 def test_of_records_that_drift_the_newest_release_is_left_alone() -> None:
     plan, rng = planned((200,) * 6, 6), np.random.default_rng(2)
-    each = rng.normal(size=(6, ENTRIES)) * 50 * plan.noise_std_counts
+    each = rng.normal(size=(6, ENTRIES)) * 50 * plan.noise_std["counts"]
     steps = made(plan, np.cumsum(each, axis=0), rng)
     found = together(plan, lambda: steps)
     np.testing.assert_allclose(found.weights[:, -1], 1, atol=0.02)
@@ -110,7 +111,7 @@ def test_weights_are_those_of_least_squares() -> None:
     plan, rng = planned((200, 100, 300, 100), 4), np.random.default_rng(3)
     _, sums = alike(plan, rng)
     sampled = (
-        np.cumsum(rng.normal(size=(4, ENTRIES)) * np.sqrt(plan.counts)[:, None], axis=0) * plan.noise_std_cross / 9
+        np.cumsum(rng.normal(size=(4, ENTRIES)) * np.sqrt(plan.counts)[:, None], axis=0) * plan.noise_std["cross"] / 9
     )
     steps = made(plan, sums + sampled, rng)
     found = together(plan, lambda: steps)

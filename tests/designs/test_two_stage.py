@@ -139,7 +139,7 @@ def test_a_residual_adds_at_most_one(values: list[float]) -> None:
     plan = make_plan(1.0, dim=4)
     scatter = WithinScatter(plan)
     scatter.add(np.array([values]), 0.25)
-    lower = scatter._sums * plan.unit_within
+    lower = scatter._sums * plan.part("within").unit
     whole = lower + np.tril(lower, -1).T
     assert np.linalg.norm(whole) <= 1
 

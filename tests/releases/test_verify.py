@@ -237,9 +237,9 @@ def forge_arrays(folder: Path, name: str, change: Callable[[dict[str, NDArray[An
         (CENTRE_FILE, lambda a: a["centre"].fill(0), "the mean"),
         (CENTRE_FILE, lambda a: a["centre"].__setitem__(0, np.nan), "finite"),
         (CENTRE_FILE, lambda a: a["centre"].__setitem__(0, 3e38), "centre"),
-        ("moments.safetensors", lambda a: a["second"].fill(0), "X'X"),
-        ("moments.safetensors", lambda a: a["second"].__setitem__(slice(100, None), 0), "X'X"),
-        ("moments.safetensors", lambda a: a["cross"].fill(0), "X'Y"),
+        ("moments.safetensors", lambda a: a["second"].fill(0), "second moments"),
+        ("moments.safetensors", lambda a: a["second"].__setitem__(slice(100, None), 0), "second moments"),
+        ("moments.safetensors", lambda a: a["cross"].fill(0), "cross moments"),
         ("moments.safetensors", lambda a: a["second"].__setitem__(3, np.inf), "finite"),
         # Labels sum to a constant: where X'Y is exact, so are its sums, which centring makes all but 0.
         (

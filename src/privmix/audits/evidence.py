@@ -31,7 +31,6 @@ from privmix.audits.noise_tests import (
 from privmix.errors import InvalidInput
 from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.plans.registry import Deferred
-from privmix.publication.second_moments import lower_triangle
 
 PRODUCTS: Final = 1e-3
 """Sampled rows come from float32 products: this much of their size is allowed for that."""
@@ -161,24 +160,6 @@ class RowEvidence:
 
 def beside_tests(plan: Plan, beside: Any) -> list[NoiseTest]:
     return BESIDE_TESTS.of(made_by(plan))(plan, beside) if BESIDE_TESTS.is_in(made_by(plan)) else []
-
-
-def symmetric_tests(what: str, released: NDArray[np.float32], std: float, unit: float) -> list[NoiseTest]:
-    """Return tests of symmetric matrices, one or (k, d, d), with noise of ``std``; 1/sqrt(2) of it off the diagonal."""
-    dim, half = released.shape[-1], unit / std / math.sqrt(2)
-    energies: list[float] = []
-    triangles: list[NDArray[np.float32]] = []
-    for matrix in released.reshape(-1, dim, dim):
-        # Entries above the diagonal repeat those below.
-        scaled = matrix / np.float32(std / math.sqrt(2))
-        scaled[np.diag_indices(dim)] /= np.float32(math.sqrt(2))
-        energies += [float(np.square(row, dtype=np.float64).sum()) for row in scaled]
-        triangles.append(lower_triangle(scaled))
-    below = triangles[0] if len(triangles) == 1 else np.concatenate(triangles)
-    return [
-        energy_test(f"noise of each row of {what}", np.array(energies), dim, 2 * half * math.sqrt(dim)),
-        small_values_test(f"small values of {what}", below, half),
-    ]
 
 
 def centre_tests(centre: NDArray[np.float32], plan: Plan) -> list[NoiseTest]:

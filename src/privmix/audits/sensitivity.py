@@ -4,14 +4,14 @@ The real engine runs on two neighbouring datasets under one key. Noise cancels i
 join the same rows, which leaves the record's effect: at most what the plan scales its noise to (Desfontaines et al.
 2026).
 
-Replayed by hand: under add/remove, the others' draws are those of the larger dataset. If the mean is released first,
-the second run gets the first run's sum, since later queries are judged for each answer of the first.
+Replayed: under add/remove, the others' draws are those of the larger dataset. The second run centres by the first run's
+mean, and maps as that did, since later queries are judged for each answer of earlier ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of
 from privmix.mechanisms.private_count import noisy_count, query_noise, records_of_persons, weight_of_persons
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import BasePlan, Plan, made_by
+from privmix.plans import Plan, made_by
 from privmix.plans.registry import Deferred
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
@@ -113,24 +113,18 @@ class Pair:
     def engine(self, records: PrivateRecords) -> Any:
         return self._make(self.plan, records, SecretStreams.from_seed(self._seed))
 
-    def replayed(self) -> tuple[Any, Any, _Replayed | None]:
-        """Both engines, the second with the membership and the clipped sum of the first; and who replays."""
+    def replayed(self) -> tuple[Any, Any, Replayed | None]:
+        """Both engines, the second with the membership of the first and what that released; and who replays."""
         first, second = self.engine(self.present), self.engine(self.other)
-        honest, kept = first._clipped_sum, []
-
-        def recorded(progress: Any) -> NDArray[np.float64]:
-            kept.append(honest(progress).copy())
-            return np.array(kept[0])
-
-        first._clipped_sum, second._clipped_sum = recorded, lambda progress: np.array(kept[0])
+        second.follow(first)
         if not isinstance(first, RowEngine) or self.other.units == self.present.units:
             return first, second, None
-        replay = _Replayed(first._summer, second._summer, self.position)
-        second._summer.members = replay.members
+        replay = Replayed(first.summer, second.summer, self.position)
+        second.draw_by(replay.members)
         return first, second, replay
 
 
-class _Replayed:
+class Replayed:
     """Members as they were in a dataset with a unit more, without that unit. ``rows`` are those that it was in."""
 
     def __init__(self, larger: TileSummer, smaller: TileSummer, position: int) -> None:
@@ -184,27 +178,6 @@ def _mean_moved(pair: Pair) -> QuerySensitivity:
         centres.append(engine.transform.centre[None])
     moved, rounding = distances(centres[0], centres[1], plan.records, plan.norm)
     return QuerySensitivity("mean", pair.factor * plan.clip_norm, float(moved[0]), float(rounding[0]))
-
-
-# Name, declared bound, standard deviation of the noise, and the released numbers of both runs.
-Part = tuple[str, float, float, list[NDArray[Any]]]
-
-
-def triangle(matrix: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the upper triangle with off-diagonal entries times sqrt(2): it has the whole matrix's norm."""
-    below = matrix[np.tril_indices(len(matrix), -1)].astype(np.float64)
-    return np.concatenate([np.diag(matrix), math.sqrt(2) * below])
-
-
-def moved_parts(plan: BasePlan, factor: float, parts: Sequence[Part], together: str) -> list[QuerySensitivity]:
-    """Each part, and all of them in units of their noise."""
-    found, sums = [], np.zeros(2)
-    for name, declared, noise, (one, other) in parts:
-        moved, rounding = (float(value[0]) for value in distances(one[None], other[None], 1.0, "l2"))
-        found.append(QuerySensitivity(name, factor * declared, moved, rounding))
-        sums += np.square([moved / noise, rounding / noise])
-    moved, rounding = np.sqrt(sums)
-    return [*found, QuerySensitivity(together, factor / plan.noise_multiplier, float(moved), float(rounding))]
 
 
 ORDERS: Final = {"l1": 1, "l2": 2}

@@ -353,7 +353,7 @@ class RayReleaseEngine(RowEngine):
         check_ray()
         super().__init__(plan, records, streams, workers=workers)
         sums = _SUMS_BYTES if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
-        self._tiles_at_once = tiles_at_once or max(1, int(sums / (ROW_TILE * self._summer.row_bytes)))
+        self._tiles_at_once = tiles_at_once or max(1, int(sums / (ROW_TILE * self.summer.row_bytes)))
         self._passes = RayPasses(cluster or Cluster(), plan, self._records, workers=workers)
 
     def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:

@@ -67,6 +67,11 @@ class Engine(ABC):
     """Carries out a plan on private records; it runs once, and streams serve one engine."""
 
     _transform: RecordTransform | None = None
+    _followed: Engine | None = None
+
+    def follow(self, first: Engine) -> None:
+        """Take mean, maps and bounds of later queries from what ``first`` releases, which runs before; for audits."""
+        self._followed = first
 
     @abstractmethod
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
@@ -85,6 +90,14 @@ class Engine(ABC):
     def beside(self) -> Any:
         """Arrays that are released in addition to the rows, or None; known when ``transform`` is."""
         return None
+
+    def _centre(
+        self, plan: BasePlan, clipped_sum: Callable[[], NDArray[np.float64]], streams: SecretStreams
+    ) -> NDArray[np.float32] | None:
+        """Return the mean to centre records by, where they are centred."""
+        if self._followed is not None:
+            return self._followed.transform.centre
+        return released_mean(plan, clipped_sum, streams)
 
 
 class RowEngine(Engine):
@@ -108,8 +121,8 @@ class RowEngine(Engine):
         self._plan, self._records, self._streams = plan, tiles, streams
         self._workers = workers or cores()
         self._membership = streams.derive("membership")
-        self._summer = TileSummer(plan, tiles, self._membership, workers=self._workers)
-        self._summer.check_labels()
+        self.summer = TileSummer(plan, tiles, self._membership, workers=self._workers)
+        self.summer.check_labels()
         if tiles.count * 2.0**plan.lattice_bits >= _EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
         step = plan.lattice.step * plan.weight_step
@@ -128,6 +141,10 @@ class RowEngine(Engine):
         self._streams.claim()
         return self._run(progress, -(-first // ROW_TILE))
 
+    def draw_by(self, members: Callable[[int, int], Any]) -> None:
+        """Take the members of a row tile from a tile of records as ``members`` gives them; for audits."""
+        self.summer.members = members  # type: ignore[assignment, method-assign]
+
     @abstractmethod
     def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
         """(d,) exact sum of clipped records, before centring, in lattice steps."""
@@ -140,7 +157,7 @@ class RowEngine(Engine):
 
     def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
         plan = self._plan
-        centre = released_mean(plan, lambda: self._clipped_sum(progress), self._streams)
+        centre = self._centre(plan, lambda: self._clipped_sum(progress), self._streams)
         self._transform = RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
         total = -(-plan.rows // ROW_TILE)
         if first >= total:
@@ -248,10 +265,10 @@ class ReleaseEngine(RowEngine):
         fewest, most = _TILES_AT_ONCE
         wanted = max(fewest, math.ceil(_DRAWS_A_RECORD * self._records.count / draws))
         kept = max(1, min(wanted, most, int(_DRAWS_AT_ONCE / draws)))
-        row_tile = ROW_TILE * self._summer.row_bytes
-        self._out_of_core = self._records.count * self._summer.record_bytes + kept * row_tile + _SPARE > memory
+        row_tile = ROW_TILE * self.summer.row_bytes
+        self._out_of_core = self._records.count * self.summer.record_bytes + kept * row_tile + _SPARE > memory
         longest = max(map(self._records.length, range(record_tiles(self._records))))
-        one_tile = longest * self._summer.record_bytes
+        one_tile = longest * self.summer.record_bytes
         fitting = max(1, int((memory - one_tile - _SPARE) / row_tile))
         self._tiles_at_once = tiles_at_once or (fitting if self._out_of_core else kept)
         self._kept: list[LatticeRecords] = []
@@ -265,7 +282,7 @@ class ReleaseEngine(RowEngine):
     def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
         total = np.zeros(self._plan.dim)
         for index in range(record_tiles(self._records)):
-            total += self._summer.clipped_sum(index, self._count(progress, "mean", index))
+            total += self.summer.clipped_sum(index, self._count(progress, "mean", index))
         return total
 
     def _row_sums(
@@ -280,9 +297,9 @@ class ReleaseEngine(RowEngine):
     def _sum_chunk(
         self, chunk: range, transform: RecordTransform, part: tuple[int, int], progress: Progress | None
     ) -> RowSums:
-        sums = self._summer.empty_sums(chunk)
+        sums = self.summer.empty_sums(chunk)
         for index in range(record_tiles(self._records)):
-            self._summer.add(sums, chunk, index, self._on_lattice(index, transform, part, progress))
+            self.summer.add(sums, chunk, index, self._on_lattice(index, transform, part, progress))
         return sums
 
     def _on_lattice(
@@ -292,14 +309,14 @@ class ReleaseEngine(RowEngine):
         if index < len(self._kept):
             return self._kept[index]
         if not self._out_of_core:
-            made = self._summer.quantise(
-                index, transform, self._summer.empty_tile(index), self._count(progress, "clip", index)
+            made = self.summer.quantise(
+                index, transform, self.summer.empty_tile(index), self._count(progress, "clip", index)
             )
             self._kept.append(made)
             return made
         if self._buffer is None:
-            self._buffer = self._summer.empty_tile(*range(record_tiles(self._records)))
-        return self._summer.quantise(index, transform, self._buffer, self._count(progress, "clip", index, part))
+            self._buffer = self.summer.empty_tile(*range(record_tiles(self._records)))
+        return self.summer.quantise(index, transform, self._buffer, self._count(progress, "clip", index, part))
 
     def _count(
         self, progress: Progress | None, stage: str, index: int, part: tuple[int, int] = (0, 1)

@@ -177,8 +177,7 @@ def untold_note(names: Sequence[str]) -> tuple[str, ...]:
 
 def has_pairs(plan: Plan) -> bool:
     """Whether what the plan releases holds second moments: of a table, every pair of its columns."""
-    first = getattr(plan, "first", plan)
-    return hasattr(first, "noise_std_second") and hasattr(first, "noise_std_cross")
+    return {"second", "cross"} <= plan.noise_std.keys()
 
 
 def few_for_noise(plan: Plan, epsilon: float, delta: float) -> str | None:
@@ -230,13 +229,12 @@ def _noise(plan: Any, columns: Sequence[TableColumn]) -> tuple[float, float] | N
     """Return the standard deviation of a cell's share, of a pair of columns and of one with the classes."""
     if not has_pairs(plan):
         return None
-    first = getattr(plan, "first", plan)
     used = len(columns)
     # The share that clipping takes off a record is missing in its cells, too.
-    kept = min(1.0, first.final_clip_norm / _length(plan, columns))
+    kept = min(1.0, plan.final_clip_norm / _length(plan, columns))
     return (
-        used * first.noise_std_second / math.sqrt(2) / first.records / kept**2,
-        math.sqrt(used) * first.noise_std_cross / first.records / kept,
+        used * plan.noise_std["second"] / math.sqrt(2) / plan.records / kept**2,
+        math.sqrt(used) * plan.noise_std["cross"] / plan.records / kept,
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import scipy
@@ -17,33 +17,43 @@ from threadpoolctl import threadpool_limits
 from privmix.errors import InvalidInput
 from privmix.fields import Amount, Count, check_fields
 from privmix.plans import Plan, made_by
+from privmix.plans.parts import SumPlan
 from privmix.plans.registry import Deferred
 
 Arrays = Mapping[str, NDArray[np.float32]]
 
 
-class Stored(Protocol):
-    """Object that learners take, for a design whose ``released_as`` names its own class."""
+class Released:
+    """Arrays of a release as learners take them, for a design whose ``released_as`` names a class of its own."""
 
     @classmethod
-    def from_arrays(cls, plan: Any, arrays: Arrays) -> Self:
-        """Made of the arrays of a release of ``plan``."""
+    def of(cls, plan: Any, arrays: Arrays) -> Self:
+        """Made of the arrays of a release of ``plan``, or of those released so far, each in its shape."""
+        raise NotImplementedError
 
-    def to_arrays(self) -> Arrays:
-        """Return the arrays, as they are stored: float32, with the names and shapes of the design's ``beside``."""
+    @property
+    def arrays(self) -> Arrays:
+        """By the names that the plan has for them."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
 
-RELEASED_AS: Final = Deferred[type[Stored]]("released_as")
+RELEASED_AS: Final = Deferred[type[Released]]("released_as")
 
 
-def from_arrays(plan: Plan, arrays: Arrays) -> Any:
-    """Return the object that learners take of a release's arrays; without such a class, the arrays."""
-    return RELEASED_AS.of(made_by(plan)).from_arrays(plan, arrays) if RELEASED_AS.is_in(made_by(plan)) else arrays
+def from_arrays(plan: Plan, stored: Arrays) -> Any:
+    """Return the object that learners take of a release's stored arrays; without such a class, the arrays."""
+    if not RELEASED_AS.is_in(made_by(plan)):
+        return stored
+    assert isinstance(plan, SumPlan)
+    return RELEASED_AS.of(made_by(plan)).of(plan, {one.name: one.read(stored[one.name]) for one in plan.arrays})
 
 
 def to_arrays(plan: Plan, beside: Any) -> Arrays:
-    """Return the arrays that a release of ``plan`` holds in addition to its rows."""
-    return dict(beside.to_arrays() if RELEASED_AS.is_in(made_by(plan)) else beside)
+    """Return the arrays that a release of ``plan`` holds in addition to its rows, as they are stored."""
+    if not RELEASED_AS.is_in(made_by(plan)):
+        return dict(beside)
+    assert isinstance(plan, SumPlan)
+    return {one.name: one.stored(beside.arrays[one.name]) for one in plan.arrays}
 
 
 _BLOCK = 1024
@@ -80,7 +90,7 @@ class Spectrum:
 
 
 @dataclass(frozen=True, eq=False)
-class SecondMoments:
+class SecondMoments(Released):
     """Noisy second moments of transformed records. Public.
 
     Attributes:
@@ -137,23 +147,15 @@ class SecondMoments:
         return Spectrum(np.maximum(shrunk, 0.0), basis, 2 * deviation * math.sqrt(self.dim))
 
     @classmethod
-    def from_arrays(cls, plan: Any, arrays: Arrays) -> Self:
-        return cls(
-            second=symmetric(arrays["second"], plan.dim),
-            cross=arrays["cross"],
-            label_sums=arrays["label_sums"],
-            records=plan.records,
-            noise_std_second=plan.noise_std_second,
-            noise_std_cross=plan.noise_std_cross,
-            noise_std_counts=plan.noise_std_counts,
-        )
+    def of(cls, plan: Any, arrays: Arrays) -> Self:
+        noise = {f"noise_std_{one.known_as}": one.noise_std for one in plan.parts if one.name in arrays}
+        facts: dict[str, Any] = {"records": plan.records, **noise, **cls.derived(plan, arrays), **arrays}
+        return cls(**facts)
 
-    def to_arrays(self) -> Arrays:
-        return {
-            "second": lower_triangle(self.second),
-            "cross": np.ascontiguousarray(self.cross),
-            "label_sums": self.label_sums,
-        }
+    @classmethod
+    def derived(cls, plan: Any, arrays: Arrays) -> Mapping[str, Any]:
+        """Other facts that follow from the plan and released arrays."""
+        return {}
 
 
 def regression(
@@ -232,23 +234,6 @@ def sample_rows(
         normal = generator.standard_normal((len(labels[part]), moments.dim), dtype=np.float32)
         x[part] = (means.T[labels[part]] + deviation * normal) @ spectrum.basis.T
     return x, np.eye(classes, dtype=np.float32)[labels] - np.float32(label_offset)
-
-
-def symmetric(triangle: NDArray[np.float32], side: int) -> NDArray[np.float32]:
-    """Return the (side, side) matrix whose lower triangle, by rows, is ``triangle``."""
-    found = np.empty((side, side), np.float32)
-    for row in range(side):
-        # Row by row: an index of each entry would take four times the matrix.
-        part = triangle[row * (row + 1) // 2 :][: row + 1]
-        found[row, : row + 1] = part
-        # Entry (i, j) above the diagonal is (j, i) below it.
-        found[: row + 1, row] = part
-    return found
-
-
-def lower_triangle(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the entries on and below the diagonal, by rows."""
-    return np.concatenate([matrix[row, : row + 1] for row in range(len(matrix))])
 
 
 def sampled_std(moments: SecondMoments) -> float:

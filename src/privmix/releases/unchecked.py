@@ -44,13 +44,6 @@ _PARTS: Final = {
     "noise of each column of y": "labels of rows",
     "noise of y": "labels of rows",
     "noise of label sums over classes": "labels of rows",
-    "noise of each row of X'X": "X'X",
-    "noise of X'Y": "X'Y",
-    "noise of X'Y summed over classes": "X'Y",
-    "noise of the label sums": "the label sums",
-    "noise of the norms": "the norms",
-    "noise of each row of the scatter within classes": "the scatter within classes",
-    "noise of each row of the scatter of each class": "the scatter of each class",
 }
 
 

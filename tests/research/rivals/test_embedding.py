@@ -252,5 +252,5 @@ def test_a_map_that_looks_at_other_records_would_move_more_than_its_noise_covers
 
     monkeypatch.setattr(feature_maps.FourierMap, "steps", by_median)
     moved = {one.query: one for one in release_sensitivity(plan, records, 0)}
-    assert moved["embedding"].exceeded
-    assert moved["all embeddings"].exceeded
+    assert moved["class embeddings"].exceeded
+    assert moved["all parts"].exceeded

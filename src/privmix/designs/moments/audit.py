@@ -1,73 +1,42 @@
-"""Audits of second moments: their worst case, their noise alone, and how far a record moves them."""
+"""Audits of second moments: their worst case, and their noise alone."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
-from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, FreshStreams, PureNoise, of_part
-from privmix.audits.sensitivity import Pair, Part, QuerySensitivity, moved_parts, triangle
+from privmix.audits.empty_runs import SIDE, FreshStreams, PureNoise
+from privmix.audits.sums import part_noises
 from privmix.audits.worst_case import MOST_TRIALS, AddRemoveCase, EngineFactory, check_room, label_overlap
 from privmix.designs.moments.engine import MomentSums
 from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.rows import Engine, RowBlock
 from privmix.mechanisms.streams import SecretStreams
 from privmix.publication import RecordTransform
-from privmix.publication.second_moments import SecondMoments
+
+M = TypeVar("M", bound=MomentsPlan)
 
 
 def moments_noises(plan: MomentsPlan, samples: int, keys: FreshStreams, make: EngineFactory) -> Iterator[PureNoise]:
-    names = plan.classes + tuple(f"{number} more" for number in range(SIDE - plan.num_classes))
-    wide = replace(plan, dim=SIDE, classes=names, rows=1)
-    below = np.tril_indices(SIDE, -1)
-    parts: dict[str, list[NDArray[Any]]] = {"diagonal": [], "off": [], "cross": [], "labels": []}
+    wide = widened(plan)
 
-    def one(streams: SecretStreams) -> NDArray[Any]:
+    def release(streams: SecretStreams) -> list[NDArray[np.float32]]:
         released = MomentSums(wide).released(streams)
-        parts["diagonal"].append(np.diag(released.second).astype(np.float64))
-        parts["labels"].append(released.label_sums.astype(np.float64))
-        if len(parts["off"]) * len(below[0]) < max(samples, KEPT):
-            parts["off"].append(released.second[below].astype(np.float64))
-        if len(parts["cross"]) * released.cross.size < max(samples, KEPT):
-            parts["cross"].append(released.cross.astype(np.float64).ravel())
-        return np.zeros(0)
+        return [released.arrays[part.name] for part in wide.parts]
 
-    keys.run("moments", -(-samples // SIDE), one)
-    step = 2.0**-wide.lattice_bits
-    bound, std = wide.final_clip_norm, wide.noise_std
-    for name, drawn, part, deviation, grid in (
-        ("second moments: diagonal", "diagonal", "second", std["second"], step**2 * bound**2),
-        ("second moments: off diagonal", "off", "second", std["second"] / math.sqrt(2), step**2 * bound**2),
-        ("cross moments", "cross", "cross", std["cross"], step**2 * bound),
-        ("label sums", "labels", "counts", std["counts"], step),
-    ):
-        noise = PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[drawn]))
-        # Not for another number of classes: a label's norm, and with it the noise in label parts, depends on that.
-        yield of_part(noise, plan, part, off_diagonal=drawn == "off")
+    yield from part_noises(plan, wide, tuple(plan.noise_std), release, samples, keys)
 
 
-def moments_moved(plan: MomentsPlan, pair: Pair) -> list[QuerySensitivity]:
-    released: list[SecondMoments] = []
-    for engine in pair.replayed()[:2]:
-        for _ in engine.rows():
-            pass
-        released.append(engine.beside)
-    return moved_parts(plan, pair.factor, moment_parts(plan, released), "all moments")
-
-
-def moment_parts(plan: MomentsPlan, released: Sequence[SecondMoments]) -> list[Part]:
-    bound, label = plan.final_clip_norm, plan.label_norm
-    return [
-        ("second moments", bound**2, plan.noise_std_second, [triangle(one.second) for one in released]),
-        ("cross moments", bound * label, plan.noise_std_cross, [one.cross.ravel() for one in released]),
-        ("label sums", label, plan.noise_std_counts, [one.label_sums for one in released]),
-    ]
+def widened(plan: M) -> M:
+    """Return the plan with other numbers of features and classes, for more noise a run."""
+    # Noise of other label parts is in other units: a label's norm depends on the number of classes.
+    names = plan.classes + tuple(f"{number} more" for number in range(SIDE - plan.num_classes))
+    return replace(plan, dim=SIDE, classes=names, rows=1)
 
 
 def moments_case(plan: MomentsPlan) -> MomentsCase:

@@ -14,7 +14,7 @@ from scipy.linalg.blas import dgemm, dsyrk
 from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.passes import ClippedSum, Pass, PassMaker, Room, ThisMachine
 from privmix.engine.records import RecordSource, mapping, tiles_of
-from privmix.engine.rows import Engine, RowBlock, released_mean
+from privmix.engine.rows import Engine, RowBlock
 from privmix.engine.tiles import TileReader, lattice_steps
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
@@ -93,16 +93,15 @@ class MomentsEngine(Engine):
         plan = self._plan
         tell = progress or silent
         with self._passes.open():
-            self._transform = RecordTransform(plan.clip_norm, plan.norm, self._centre(tell), plan.residual_clip_norm)
+            self._transform = RecordTransform(plan.clip_norm, plan.norm, self._mean(tell), plan.residual_clip_norm)
             self._moments = self._released_moments(tell)
         x, y = sample_rows(self._moments, plan.label_offset, plan.rows, self._sampling())
         for start in range(first, plan.rows, _BLOCK_ROWS):
             yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
             tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
 
-    def _centre(self, tell: Progress) -> NDArray[np.float32] | None:
-        """Return the mean to centre records by, where they are centred."""
-        return released_mean(self._plan, lambda: self._clipped_sum(tell), self._streams)
+    def _mean(self, tell: Progress) -> NDArray[np.float32] | None:
+        return self._centre(self._plan, lambda: self._clipped_sum(tell), self._streams)
 
     def _sampling(self) -> np.random.Generator:
         """Return the generator that samples the rows."""
@@ -251,7 +250,7 @@ class MomentSums:
     def release_rows(self, streams: SecretStreams, released: NDArray[np.float32]) -> None:
         """Add the noise to the panel's rows of X'X, once, and write them to ``released``: a way out of these sums."""
         std = self._plan.second_noise_multiplier / self._lattice.step**2
-        unit = self._plan.units["second"]
+        unit = self._plan.part("second").unit
         noisy_rows(self._second, self._panel, std, unit, streams, "second moment noise", released)
 
     def released(self, streams: SecretStreams, second: NDArray[np.float32] | None = None) -> SecondMoments:
@@ -262,17 +261,13 @@ class MomentSums:
             std = plan.label_norm * plan.cross_noise_multiplier / step**2
             cross_noise = gaussian_on_lattice(generator, cross.shape, std)
         with streams.lent("label sum noise") as generator:
-            count_noise = gaussian_on_lattice(generator, counts.shape, plan.noise_std_counts / step)
-        units = plan.units
-        return SecondMoments(
-            second=self._noisy_second(streams) if second is None else second,
-            cross=((cross + cross_noise) * units["cross"]).astype(np.float32),
-            label_sums=((counts + count_noise) * units["counts"]).astype(np.float32),
-            records=plan.records,
-            noise_std_second=plan.noise_std_second,
-            noise_std_cross=plan.noise_std_cross,
-            noise_std_counts=plan.noise_std_counts,
-        )
+            count_noise = gaussian_on_lattice(generator, counts.shape, plan.noise_std["counts"] / step)
+        arrays = {
+            "second": self._noisy_second(streams) if second is None else second,
+            "cross": ((cross + cross_noise) * plan.part("cross").unit).astype(np.float32),
+            "label_sums": ((counts + count_noise) * plan.part("counts").unit).astype(np.float32),
+        }
+        return SecondMoments.of(plan, arrays)
 
     def _linear(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Exact X'Y in steps of step^2, as those of X'X are, and label sums in steps of step."""

@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.errors import InvalidInput
 from privmix.fields import Share
-from privmix.mechanisms.sampling import EveryRecord, Sampler
 from privmix.options import described, option
-from privmix.plans.design import Beside, Design
-from privmix.plans.plan import BasePlan
+from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
 from privmix.plans.registry import register
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 
@@ -29,7 +26,7 @@ _COUNT_SHARES: Final = (0.01, 0.002, 0.03, 0.05)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MomentsPlan(BasePlan):
+class MomentsPlan(SumPlan):
     """Everything public about a release of second moments before it runs.
 
     The release is X'X (d, d), X'Y (d, K) and the label sums Y'1 (K), each with Gaussian noise. A row of X is a clipped
@@ -60,8 +57,6 @@ class MomentsPlan(BasePlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.design != self.made_by:
-            raise InvalidInput("design", self.design, self.made_by)
         if self.dim > LARGEST_DIM:
             allowed = f"at most {LARGEST_DIM} features for design {MOMENTS}: `project` makes fewer of them"
             raise InvalidInput("dim", self.dim, allowed)
@@ -70,18 +65,6 @@ class MomentsPlan(BasePlan):
     def largest_noise(label_share: float, count_share: float) -> float:
         """Return the most that s times 4^lattice_bits may be: no part's noise then exceeds 2^45 lattice steps."""
         return 2.0**45 * math.sqrt(min(1 - label_share, label_share) * (1 - count_share))
-
-    def sampler_for(self, records: int) -> Sampler:
-        return EveryRecord(records, 1)
-
-    @property
-    def adjacency(self) -> Adjacency:
-        return self.sampler.adjacency
-
-    @property
-    def main_event(self) -> Event:
-        """The one query that releases all three parts."""
-        return self.sampler.event(Gaussian(self.noise_multiplier))
 
     @property
     def second_noise_multiplier(self) -> float:
@@ -96,36 +79,50 @@ class MomentsPlan(BasePlan):
         return self.noise_multiplier / math.sqrt(self.count_share)
 
     @property
-    def units(self) -> dict[str, float]:
-        """Grid of each part, by name: released numbers are multiples of it, rounded to float32."""
-        step = 2.0**-self.lattice_bits
-        bound = self.final_clip_norm
-        return {"second": step**2 * bound**2, "cross": step**2 * bound, "counts": step}
+    def growth(self) -> float:
+        """Noise of a released number over that of the query: more than 1 where several releases share the query."""
+        return 1.0
 
     @property
-    def noise_std_second(self) -> float:
-        """Standard deviation of the noise in a diagonal entry of X'X; off the diagonal it is 1/sqrt(2) of that."""
-        return self.final_clip_norm**2 * self.second_noise_multiplier
-
-    @property
-    def noise_std_cross(self) -> float:
-        """Standard deviation of the noise in an entry of X'Y."""
-        return self.final_clip_norm * self.label_norm * self.cross_noise_multiplier
-
-    @property
-    def noise_std_counts(self) -> float:
-        """Standard deviation of the noise in an entry of Y'1."""
-        return self.label_norm * self.count_noise_multiplier
-
-    @property
-    def noise_std(self) -> dict[str, float]:
-        return {"second": self.noise_std_second, "cross": self.noise_std_cross, "counts": self.noise_std_counts}
+    def arrays(self) -> tuple[ReleasedArray, ...]:
+        bound, label, step, growth = self.final_clip_norm, self.label_norm, 2.0**-self.lattice_bits, self.growth
+        return (
+            Part(
+                name="second",
+                words="second moments",
+                meaning="X'X, lower triangle by rows",
+                shape=(self.dim, self.dim),
+                bound=bound**2,
+                noise_std=bound**2 * self.second_noise_multiplier * growth,
+                unit=step**2 * bound**2,
+                symmetric=True,
+            ),
+            Part(
+                name="cross",
+                words="cross moments",
+                meaning="X'Y",
+                shape=(self.dim, self.num_classes),
+                bound=bound * label,
+                noise_std=bound * label * self.cross_noise_multiplier * growth,
+                unit=step**2 * bound,
+            ),
+            Part(
+                name="label_sums",
+                key="counts",
+                words="label sums",
+                meaning="column sums of Y",
+                shape=(self.num_classes,),
+                bound=label,
+                noise_std=label * self.count_noise_multiplier * growth,
+                unit=step,
+            ),
+        )
 
 
 @register
 @described
 @dataclass(frozen=True)
-class Moments(Design[MomentsPlan]):
+class Moments(SumDesign[MomentsPlan]):
     """Second moments of all records in one noisy query, and rows sampled from them."""
 
     name = "moments"
@@ -135,9 +132,8 @@ class Moments(Design[MomentsPlan]):
     draws = "second moments, cross moments and label sums of all records"
     labels: ClassVar[Mapping[str, str]] = {"moments": "second moments"}
     learner = "discriminant"
+    file = "moments.safetensors"
     plan_type = MomentsPlan
-    # A sampled row is of one class.
-    mixes_all_classes = False
     # Records are read once and in blocks: there is nothing to spread.
     engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.moments.engine:MomentsEngine")
     lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
@@ -148,14 +144,9 @@ class Moments(Design[MomentsPlan]):
     released_as = "privmix.publication.second_moments:SecondMoments"
     row_law = "privmix.designs.moments.evidence:moments_row_law"
     pure_noises = "privmix.designs.moments.audit:moments_noises"
-    moved = "privmix.designs.moments.audit:moments_moved"
-    beside_tests = "privmix.designs.moments.evidence:moments_tests"
 
     label_share: Share = option(0.5, "Share of the budget for X'Y (the rest: X'X).")
     count_share: Share = option(0.002, "Share of the budget for label sums.")
-
-    def check(self, setting: Setting) -> None:
-        """There is nothing that the options could contradict."""
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> MomentsPlan:
         return MomentsPlan(**self.constants(setting, noise_multiplier, centre_noise_multiplier))
@@ -185,19 +176,8 @@ class Moments(Design[MomentsPlan]):
     def ranges(self) -> Mapping[str, Sequence[float]]:
         return {"label_share": _LABEL_SHARES, "count_share": _COUNT_SHARES}
 
-    @property
-    def rows_follow(self) -> bool:
-        return True
-
     def settings(self) -> dict[str, Any]:
         return {"design": self.name, "label_share": self.label_share, "count_share": self.count_share}
-
-    @classmethod
-    def beside(cls, plan: MomentsPlan) -> Beside:
-        dim, classes = plan.dim, plan.num_classes
-        # The lower triangle of X'X, by rows.
-        shapes = {"second": (dim * (dim + 1) // 2,), "cross": (dim, classes), "label_sums": (classes,)}
-        return Beside("moments.safetensors", shapes, dim)
 
     @classmethod
     def mechanism(cls, plan: MomentsPlan, multiplier: str) -> str:
@@ -211,11 +191,7 @@ class Moments(Design[MomentsPlan]):
         return f"""`moments.safetensors` holds the released second moments of all records' `{extractor}` features X and one-hot labels
 minus {plan.label_offset:.6g}, Y:
 
-| entry | shape | meaning |
-|---|---|---|
-| `second` | {plan.dim * (plan.dim + 1) // 2} | X'X, lower triangle by rows; noise {plan.noise_std_second:.6g} on, {plan.noise_std_second / 2**0.5:.6g} off the diagonal |
-| `cross` | {plan.dim} x {plan.num_classes} | X'Y; noise {plan.noise_std_cross:.6g} |
-| `label_sums` | {plan.num_classes} | column sums of Y; noise {plan.noise_std_counts:.6g} |
+{cls.table(plan)}
 
 The {plan.rows} rows (columns `x`, {plan.dim} float32, and `y`, {plan.num_classes} float32) are no records and no averages of them: they are samples of a
 Gaussian mixture that has these moments, for classifiers that want rows.
@@ -236,5 +212,5 @@ Gaussian mixture that has these moments, for classifiers that want rows.
         return MomentForecast(
             axes * plan.second_noise_multiplier / math.sqrt(2),
             axes * plan.label_norm * plan.cross_noise_multiplier,
-            counts=plan.noise_std_counts,
+            counts=plan.noise_std["counts"],
         )

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.audits.empty_runs import GAUSSIAN, SIDE, FreshStreams, PureNoise, of_part
-from privmix.audits.sensitivity import Pair, QuerySensitivity, moved_parts
+from privmix.audits.empty_runs import FreshStreams, PureNoise
+from privmix.audits.sensitivity import Pair, QuerySensitivity
+from privmix.audits.sums import part_noises, sums_moved
 from privmix.audits.worst_case import EngineFactory
-from privmix.designs.moments.audit import moment_parts
+from privmix.designs.moments.audit import widened
 from privmix.designs.series.engine import SeriesSums
 from privmix.designs.series.plan import SeriesPlan
 from privmix.mechanisms.streams import SecretStreams
@@ -22,35 +20,15 @@ from privmix.publication.second_moments import SecondMoments
 
 def series_noises(plan: SeriesPlan, samples: int, keys: FreshStreams, make: EngineFactory) -> Iterator[PureNoise]:
     """Yield the noises of each moment as the plan's step releases it, the steps before made too."""
-    names = plan.classes + tuple(f"{number} more" for number in range(SIDE - plan.num_classes))
-    wide = replace(plan.of_first(), dim=SIDE, classes=names, rows=1)
-    below = np.tril_indices(SIDE, -1)
-    parts: dict[str, list[NDArray[Any]]] = {"diagonal": [], "off": [], "cross": [], "labels": []}
+    first = wide = widened(plan.of_first())
+    while wide.step < plan.step:
+        wide = wide.after(1)
 
-    def one(streams: SecretStreams) -> NDArray[Any]:
-        released = empty_series(wide, plan.step, streams)[-1]
-        parts["diagonal"].append(np.diag(released.second).astype(np.float64))
-        parts["labels"].append(released.label_sums.astype(np.float64))
-        # Entries of all keys would fill the memory: keep enough for the samples.
-        if len(parts["off"]) * len(below[0]) < samples:
-            parts["off"].append(released.second[below].astype(np.float64))
-            parts["cross"].append(released.cross.astype(np.float64).ravel())
-        return np.zeros(0)
+    def release(streams: SecretStreams) -> list[NDArray[np.float32]]:
+        released = empty_series(first, plan.step, streams)[-1]
+        return [released.arrays[part.name] for part in wide.parts]
 
-    keys.run("moments", -(-samples // SIDE), one)
-    at = wide
-    while at.step < plan.step:
-        at = at.after(1)
-    std, units = at.noise_std, at.units
-    for name, drawn, part, deviation in (
-        ("second moments: diagonal", "diagonal", "second", std["second"]),
-        ("second moments: off diagonal", "off", "second", std["second"] / math.sqrt(2)),
-        ("cross moments", "cross", "cross", std["cross"]),
-        ("label sums", "labels", "counts", std["counts"]),
-    ):
-        noise = PureNoise(name, GAUSSIAN, deviation, deviation, units[part], np.stack(parts[drawn]))
-        # Not for another number of classes: a label's norm, and with it the noise in label parts, depends on that.
-        yield of_part(noise, plan, part, off_diagonal=drawn == "off")
+    yield from part_noises(plan, wide, tuple(plan.noise_std), release, samples, keys)
 
 
 def empty_series(plan: SeriesPlan, steps: int, streams: SecretStreams) -> list[SecondMoments]:
@@ -66,11 +44,5 @@ def empty_series(plan: SeriesPlan, steps: int, streams: SecretStreams) -> list[S
 
 def series_moved(plan: SeriesPlan, pair: Pair) -> list[QuerySensitivity]:
     """Each moment, as the record's step releases it; and what all steps of the series together show of that."""
-    released: list[SecondMoments] = []
-    for engine in pair.replayed()[:2]:
-        for _ in engine.rows():
-            pass
-        released.append(engine.beside)
     # A record moves row t of C x + z by C_t1 of it: by the norm of that column in all, in noise that is as much larger.
-    parts = [(name, bound, std / plan.growth, moved) for name, bound, std, moved in moment_parts(plan, released)]
-    return moved_parts(plan, pair.factor, parts, "all moments")
+    return sums_moved(plan, pair, plan.growth)

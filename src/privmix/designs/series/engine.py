@@ -55,8 +55,8 @@ class SeriesEngine(MomentsEngine):
             raise RuntimeError("a later step goes on from the one before")
         return super().rows(progress, first=first)
 
-    def _centre(self, tell: Progress) -> NDArray[np.float32] | None:
-        return super()._centre(tell) if self._before is None else self._before.centre
+    def _mean(self, tell: Progress) -> NDArray[np.float32] | None:
+        return super()._mean(tell) if self._before is None else self._before.centre
 
     def _sampling(self) -> np.random.Generator:
         # No secret, but a stream of its own all the same.
@@ -90,7 +90,7 @@ class SeriesSums(MomentSums):
 
     def release_rows(self, streams: SecretStreams, released: NDArray[np.float32]) -> None:
         """Go on from the step before in the panel's rows of X'X, and write them: a way out of these sums."""
-        unit = self._plan.units["second"]
+        unit = self._plan.part("second").unit
         for start in range(self._panel.start, self._panel.stop, NOISE_ROWS):
             stop = min(start + NOISE_ROWS, self._panel.stop)
             noise = self._noise_of_rows(streams, start, stop)
@@ -119,7 +119,7 @@ class SeriesSums(MomentSums):
         return now - before
 
     def released(self, streams: SecretStreams, second: NDArray[np.float32] | None = None) -> SecondMoments:
-        plan, units, std, before = self._plan, self._plan.units, self._plan.independent_std, self.before
+        plan, std, before = self._plan, self._plan.independent_std, self.before
         cross, counts = self._linear()
         cross = cross + self._added(streams, "series cross moment noise", (), cross.shape, std["cross"])
         counts = counts + self._added(streams, "series label sum noise", (), counts.shape, std["counts"])
@@ -127,15 +127,12 @@ class SeriesSums(MomentSums):
             second = np.empty((plan.dim, plan.dim), np.float32)
             self.release_rows(streams, second)
             second = mirrored(second)
-        return SecondMoments(
-            second=second,
-            cross=_gone_on(cross, None if before is None else before.cross, units["cross"]),
-            label_sums=_gone_on(counts, None if before is None else before.label_sums, units["counts"]),
-            records=plan.records,
-            noise_std_second=plan.noise_std_second,
-            noise_std_cross=plan.noise_std_cross,
-            noise_std_counts=plan.noise_std_counts,
-        )
+        arrays = {
+            "second": second,
+            "cross": _gone_on(cross, None if before is None else before.cross, plan.part("cross").unit),
+            "label_sums": _gone_on(counts, None if before is None else before.label_sums, plan.part("counts").unit),
+        }
+        return SecondMoments.of(plan, arrays)
 
 
 def _gone_on(added: NDArray[np.float64], before: NDArray[np.float32] | None, unit: float) -> NDArray[np.float32]:

@@ -105,18 +105,6 @@ class SeriesPlan(MomentsPlan):
         return self.clip_norm * self.centre_noise_multiplier / self.counts[0]
 
     @property
-    def noise_std_second(self) -> float:
-        return super().noise_std_second * self.growth
-
-    @property
-    def noise_std_cross(self) -> float:
-        return super().noise_std_cross * self.growth
-
-    @property
-    def noise_std_counts(self) -> float:
-        return super().noise_std_counts * self.growth
-
-    @property
     def independent_std(self) -> dict[str, float]:
         """Standard deviation of z, by part, in lattice steps; ``second`` is that of the diagonal."""
         step, norm = 2.0**-self.lattice_bits, self.factor.sensitivity

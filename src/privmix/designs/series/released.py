@@ -21,7 +21,8 @@ import scipy
 from numpy.typing import NDArray
 
 from privmix.designs.series.plan import SeriesPlan
-from privmix.publication.second_moments import SecondMoments, lower_triangle
+from privmix.plans.parts import lower_triangle
+from privmix.publication.second_moments import SecondMoments
 
 Reals = NDArray[np.float64]
 
@@ -51,7 +52,7 @@ def together(plan: SeriesPlan, steps: Callable[[], Iterable[SecondMoments]]) -> 
     told = [_telling(moments) for moments in steps()]
     covariance, counts = _covariance(plan), np.cumsum(plan.counts).astype(np.float64)
     # The deviation of a single noise; the newest release's is `row_norm` of it.
-    deviations = np.array([plan.noise_std_second, plan.noise_std_cross, plan.noise_std_counts])
+    deviations = np.array(list(plan.noise_std.values()))
     single = deviations / plan.factor.row_norm(plan.step)
     weights = np.stack(
         [

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
-from privmix.audits.evidence import RowLaw, symmetric_tests
-from privmix.audits.noise_parts import check_grid
-from privmix.audits.noise_tests import NoiseTest, energy_test
-from privmix.designs.moments.evidence import moments_row_law, moments_tests
+from privmix.audits.evidence import RowLaw
+from privmix.audits.noise_tests import NoiseTest
+from privmix.audits.sums import part_tests
+from privmix.designs.moments.evidence import moments_row_law
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.three_released import LEAST, ThreeStageMoments, class_map, class_scatter
 from privmix.designs.stages.two_plan import TwoStagePlan
@@ -40,25 +40,13 @@ def two_stage_row_law(plan: TwoStagePlan, beside: TwoStageMoments) -> RowLaw:
 
 
 def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
-    """Return tests of the first stage, and the same of the second."""
-    std = plan.noise_std
-    check_grid("moments: norms", moments.norms, plan.unit_norms, std["norms"])
-    check_grid("moments: within", moments.within, plan.unit_within, std["within"])
-    counts, half = moments.norms.astype(np.float64) / std["norms"], 0.5 * plan.unit_norms / std["norms"]
-    return [
-        *moments_tests(plan.first, moments),
-        energy_test("noise of the norms", np.square(counts).sum(), counts.size, half * math.sqrt(counts.size)),
-        *symmetric_tests("the scatter within classes", moments.within, std["within"], plan.unit_within),
-        *direction_tests(plan, moments),
-    ]
+    """Test the noise of all parts, and the second stage's map."""
+    return [*part_tests(plan, moments), *direction_tests(plan, moments)]
 
 
 def three_stage_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
-    """Return tests of the first two stages, and the same of each class's scatter."""
-    std, unit = plan.noise_std["class_within"], plan.unit_within
-    check_grid("moments: class_within", moments.class_within, unit, std)
-    own = symmetric_tests("the scatter of each class", moments.class_within, std, unit)
-    return [*two_stage_tests(plan, moments), *own, *class_direction_tests(plan, moments)]
+    """Return the same tests, and one of the last stage's map."""
+    return [*two_stage_tests(plan, moments), *class_direction_tests(plan, moments)]
 
 
 def direction_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:

@@ -13,7 +13,6 @@ from privmix.designs.moments.engine import noisy_symmetric
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.three_released import ThreeStageMoments, class_map
 from privmix.designs.stages.two_engine import Residual, ResidualPass, Residuals, TwoStageEngine
-from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments
 from privmix.engine.passes import Room
 from privmix.engine.records import RecordSource
 from privmix.mechanisms.clipping import clip_l2
@@ -39,19 +38,16 @@ class ThreeStageEngine(TwoStageEngine):
 
     def _released_moments(self, tell: Progress) -> ThreeStageMoments:
         plan, two = self._all, super()._released_moments(tell)
-        mapped = self._class_map(two)
+        # The map follows from released numbers alone.
+        mapped = class_map(plan, two) if self._followed is None else self._followed.beside.class_mapped(plan)
         scatter = self._passes.over(ClassPass(plan, Residuals(self.transform, mapped)), tell)
-        return ThreeStageMoments(
-            **vars(two),
-            class_directions=mapped.directions,
-            class_means=mapped.means,
-            class_within=scatter.released(self._streams),
-            noise_std_class=plan.class_noise_multiplier,
-        )
-
-    def _class_map(self, two: TwoStageMoments) -> ResidualMap:
-        """Return the last stage's map, from released numbers alone."""
-        return class_map(self._all, two)
+        arrays = {
+            **two.arrays,
+            "class_directions": mapped.directions,
+            "class_means": mapped.means,
+            "class_within": scatter.released(self._streams),
+        }
+        return ThreeStageMoments.of(plan, arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +96,7 @@ class ClassScatter:
 
     def released(self, streams: SecretStreams) -> NDArray[np.float32]:
         """(K, q, q) with noise, added once, and scaled: the only way out of these sums."""
-        plan = self._plan
-        std = plan.class_noise_multiplier / plan.unit_within
-        return np.stack(
-            [
-                noisy_symmetric(sums, std, plan.unit_within, streams, "class scatter noise", number)
-                for number, sums in enumerate(self._sums)
-            ]
-        )
+        part = self._plan.part("class_within")
+        std, purpose = part.noise_std / part.unit, "class scatter noise"
+        noisy = [noisy_symmetric(one, std, part.unit, streams, purpose, at) for at, one in enumerate(self._sums)]
+        return np.stack(noisy)

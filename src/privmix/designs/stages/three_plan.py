@@ -12,7 +12,7 @@ from privmix.designs.stages.two_plan import TwoStage, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.fields import Share
 from privmix.options import described, option
-from privmix.plans.design import Beside
+from privmix.plans.parts import Part, ReleasedArray
 from privmix.plans.registry import register
 from privmix.plans.setting import Setting
 
@@ -69,9 +69,27 @@ class ThreeStagePlan(TwoStagePlan):
         return max(1, min(self.directions, math.floor(math.pow(most, 2 / 3))))
 
     @property
-    def noise_std(self) -> dict[str, float]:
-        """By part; those of matrices are of their diagonal."""
-        return {**super().noise_std, "class_within": self.class_noise_multiplier}
+    def arrays(self) -> tuple[ReleasedArray, ...]:
+        classes, axes = self.num_classes, self.class_directions
+        follows = "D, the first of these directions divided by a root of `within`, from the above"
+        return (
+            *super().arrays,
+            ReleasedArray(name="class_directions", meaning=follows, shape=(axes, self.dim)),
+            ReleasedArray(
+                name="class_means", meaning="D times the classes' means, from the above", shape=(classes, axes)
+            ),
+            Part(
+                name="class_within",
+                words="scatter of each class",
+                meaning="for each class the sum of v v' over its records, lower triangle by rows, v the residual "
+                "D x / C - mean clipped to norm 1",
+                shape=(classes, axes, axes),
+                bound=1.0,
+                noise_std=self.class_noise_multiplier,
+                unit=4.0**-self.lattice_bits,
+                symmetric=True,
+            ),
+        )
 
 
 def _check_class_share(options: ThreeStagePlan | ThreeStage) -> None:
@@ -97,6 +115,7 @@ class ThreeStage(TwoStage):
     # The forecast gain of shapes already excludes an error: the margin of two stages is enough.
     margin_before = 0.1
     learner = "three-stage"
+    stages = "three"
     plan_type: ClassVar[type[TwoStagePlan]] = ThreeStagePlan
     engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.stages.three_engine:ThreeStageEngine")
     lost = "Means and correlations of features, within each class, are kept, and nothing beyond them."
@@ -108,7 +127,6 @@ class ThreeStage(TwoStage):
     released_as: ClassVar = "privmix.designs.stages.three_released:ThreeStageMoments"
     beside_tests: ClassVar = "privmix.designs.stages.evidence:three_stage_tests"
     pure_noises: ClassVar = "privmix.designs.stages.audit:three_stage_noises"
-    moved: ClassVar = "privmix.designs.stages.audit:three_stage_moved"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)
 
     class_share: Share = option(0.15, "Share of the budget for the scatter of each class.")
@@ -129,17 +147,6 @@ class ThreeStage(TwoStage):
         return {**super().settings(), "class_share": self.class_share}
 
     @classmethod
-    def beside(cls, plan: TwoStagePlan) -> Beside:
-        assert isinstance(plan, ThreeStagePlan)
-        found, classes, axes = super().beside(plan), plan.num_classes, plan.class_directions
-        own = {
-            "class_directions": (axes, plan.dim),
-            "class_means": (classes, axes),
-            "class_within": (classes, axes * (axes + 1) // 2),
-        }
-        return Beside(found.file, {**found.shapes, **own}, found.rows)
-
-    @classmethod
     def mechanism(cls, plan: TwoStagePlan, multiplier: str) -> str:
         return (
             f"Three stages with Gaussian noise, {multiplier} times together what adding one record can change: second "
@@ -147,17 +154,6 @@ class ThreeStage(TwoStage):
             f"bound that follow from noisy answers alone, the scatter of records about the means of their classes; "
             f"then, divided by a root of that answer, the same for each class by itself."
         )
-
-    @classmethod
-    def card(cls, plan: TwoStagePlan, extractor: str) -> str:
-        assert isinstance(plan, ThreeStagePlan)
-        axes, std = plan.class_directions, plan.class_noise_multiplier
-        lines = f"""| `class_directions` | {axes} x {plan.dim} | D, the first of these directions divided by a root of `within`, from the above |
-| `class_means` | {plan.num_classes} x {axes} | D times the classes' means, from the above |
-| `class_within` | {plan.num_classes} x {axes * (axes + 1) // 2} | for each class the sum of v v' over its records, lower triangle by rows, v the residual D x / C - mean clipped to norm 1; noise {std:.6g} on, {std / 2**0.5:.6g} off the diagonal |
-"""  # noqa: E501
-        before, after = super().card(plan, extractor).replace("in two stages", "in three stages").split("\n\nC is ")
-        return before + "\n" + lines + "\nC is " + after
 
     @classmethod
     def shown(cls, plan: TwoStagePlan) -> dict[str, str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_released import Reals, ResidualMap, TwoStageMoments, grid_bits
-from privmix.publication.second_moments import Arrays, SecondMoments, eigh_lower, lower_triangle, symmetric
+from privmix.publication.second_moments import SecondMoments, eigh_lower
 
 # The least variance, as a share of the largest: float32 resolves no smaller one.
 LEAST = float(np.finfo(np.float32).eps)
@@ -22,32 +21,17 @@ class ThreeStageMoments(TwoStageMoments):
     """Public numbers of two stages (:class:`TwoStageMoments`), and the scatter of each class's residuals."""
 
     # class_directions (q, d), class_means (K, q): residuals are directions z - mean. class_within (K, q, q): sums of v
-    # v', v residuals clipped to norm 1, plus noise of deviation noise_std_class on the diagonal, 1/sqrt(2) of it
+    # v', v residuals clipped to norm 1, plus noise of deviation noise_std_class_within on the diagonal, 1/sqrt(2) of it
     # elsewhere.
 
     class_directions: NDArray[np.float32]
     class_means: NDArray[np.float32]
     class_within: NDArray[np.float32]
-    noise_std_class: float
+    noise_std_class_within: float
 
-    @classmethod
-    def from_arrays(cls, plan: ThreeStagePlan, arrays: Arrays) -> Self:
-        two = TwoStageMoments.from_arrays(plan, arrays)
-        return cls(
-            **vars(two),
-            class_directions=arrays["class_directions"],
-            class_means=arrays["class_means"],
-            class_within=np.stack([symmetric(one, plan.class_directions) for one in arrays["class_within"]]),
-            noise_std_class=plan.class_noise_multiplier,
-        )
-
-    def to_arrays(self) -> Arrays:
-        return {
-            **super().to_arrays(),
-            "class_directions": np.ascontiguousarray(self.class_directions),
-            "class_means": np.ascontiguousarray(self.class_means),
-            "class_within": np.stack([lower_triangle(one) for one in self.class_within]),
-        }
+    def class_mapped(self, plan: ThreeStagePlan) -> ResidualMap:
+        """Return the map to residuals of the last stage."""
+        return ResidualMap(self.class_directions, self.class_means, plan.lattice_bits)
 
 
 def class_map(plan: ThreeStagePlan, moments: TwoStageMoments) -> ResidualMap:
@@ -67,7 +51,7 @@ def class_map(plan: ThreeStagePlan, moments: TwoStageMoments) -> ResidualMap:
 
 def class_scatter(plan: ThreeStagePlan, moments: TwoStageMoments) -> Reals:
     """(q, q) T: the scatter within classes along the first q directions, per record, the noise taken out."""
-    axes, std = plan.class_directions, plan.noise_std_within
+    axes, std = plan.class_directions, plan.within_noise_multiplier
     nothing = np.zeros((plan.directions, plan.num_classes), np.float32)
     spectrum = SecondMoments(
         moments.within,
@@ -87,4 +71,4 @@ def class_deviation(moments: ThreeStageMoments, counts: NDArray[np.float64]) -> 
     """Return (K,) standard deviations, off the diagonal, of a class's scatter per record, of ``counts`` (K,)."""
     # The noise, and the sampling error of a round class: a clipped residual's products have standard deviation 1 / q.
     axes = moments.class_within.shape[1]
-    return np.asarray(np.hypot(moments.noise_std_class / math.sqrt(2) / counts, 1 / (axes * np.sqrt(counts))))
+    return np.asarray(np.hypot(moments.noise_std_class_within / math.sqrt(2) / counts, 1 / (axes * np.sqrt(counts))))

@@ -23,7 +23,6 @@ from privmix.mechanisms.persons import RecordWeights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
-from privmix.publication.second_moments import SecondMoments
 
 # Residuals (b, r), classes (b,) and, where persons are the units, what records weigh.
 Residual = tuple[NDArray[np.float64], NDArray[np.int64], RecordWeights | None]
@@ -53,31 +52,21 @@ class TwoStageEngine(MomentsEngine):
 
     def _released_moments(self, tell: Progress) -> TwoStageMoments:
         plan, first = self._whole, super()._released_moments(tell)
-        return self._again(first, self._map(first), plan, tell)
-
-    def _map(self, first: SecondMoments) -> ResidualMap:
-        """Return the second stage's map, from released numbers alone."""
-        return residual_map(self._whole, first)
-
-    def _bound(self, norms: NDArray[np.float32]) -> float:
-        """Return the second stage's clipping bound, from released numbers alone."""
-        return residual_bound(self._whole, norms)
-
-    def _again(self, first: SecondMoments, mapped: ResidualMap, plan: TwoStagePlan, tell: Progress) -> TwoStageMoments:
+        before: TwoStageMoments | None = None if self._followed is None else self._followed.beside
+        # Map and bound follow from released numbers alone.
+        mapped = residual_map(plan, first) if before is None else before.mapped(plan)
         residuals = Residuals(self.transform, mapped)
         norms = self._passes.over(NormPass(plan, residuals), tell).released(self._streams)
-        bound = self._bound(norms)
+        bound = residual_bound(plan, norms) if before is None else before.bound
         scatter = self._passes.over(ScatterPass(plan, residuals, bound), tell)
-        return TwoStageMoments(
-            **vars(first),
-            directions=mapped.directions,
-            means=mapped.means,
-            norms=norms,
-            within=scatter.released(self._streams),
-            bound=bound,
-            noise_std_norms=plan.norm_noise_multiplier,
-            noise_std_within=plan.noise_std_within,
-        )
+        arrays = {
+            **first.arrays,
+            "directions": mapped.directions,
+            "means": mapped.means,
+            "norms": norms,
+            "within": scatter.released(self._streams),
+        }
+        return TwoStageMoments.of(plan, arrays)
 
 
 class Residuals:
@@ -169,7 +158,7 @@ class NormCounts:
 
     def __init__(self, plan: TwoStagePlan) -> None:
         self._plan = plan
-        self._one = 1 / plan.unit_norms
+        self._one = 1 / plan.part("norms").unit
         self._counts = np.zeros(len(NORM_EDGES))
 
     def __repr__(self) -> str:
@@ -219,6 +208,5 @@ class WithinScatter:
 
     def released(self, streams: SecretStreams) -> NDArray[np.float32]:
         """Add the noise, once, and scale: the only way out of these sums."""
-        plan = self._plan
-        std = plan.noise_std_within / plan.unit_within
-        return noisy_symmetric(self._sums, std, plan.unit_within, streams, "scatter noise")
+        part = self._plan.part("within")
+        return noisy_symmetric(self._sums, part.noise_std / part.unit, part.unit, streams, "scatter noise")

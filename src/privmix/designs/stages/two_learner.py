@@ -110,7 +110,7 @@ class TwoStageClassifier(LinearLearner):
         scatter = np.diag(model.within) + (missed.T * model.shares) @ missed
         turned = weights[:, None] * (basis.T @ scatter @ basis) * weights
         unseen = max(1.0, min(plan.directions, model.dim) / axes) ** 0.5
-        deviation = float(np.trace(turned)) * plan.noise_std_within / math.sqrt(2) / records * unseen
+        deviation = float(np.trace(turned)) * plan.within_noise_multiplier / math.sqrt(2) / records * unseen
         draw = np.tril(np.random.default_rng((seed, 2)).standard_normal((axes, axes)))
         draw[np.diag_indices(axes)] *= math.sqrt(2)
         _, again = np.linalg.eigh(turned + deviation * (np.tril(draw) + np.tril(draw, -1).T))

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from privmix.accounting import Adjacency, Composed, Event, Gaussian
+from privmix.accounting import Composed, Event, Gaussian
 from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, Moments, MomentsPlan
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Count, Proportion, Share
-from privmix.mechanisms.sampling import EveryRecord, Sampler
 from privmix.options import described, option
-from privmix.plans.design import Beside, Design
-from privmix.plans.plan import BasePlan
+from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
 from privmix.plans.registry import register
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting, check_channels
 
@@ -45,7 +43,7 @@ class FirstStage(MomentsPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoStagePlan(BasePlan):
+class TwoStagePlan(SumPlan):
     """Everything public about a release in two stages before it runs.
 
     1. *Moments.* X'X, X'Y and the label sums with Gaussian noise, as in :class:`privmix.designs.MomentsPlan`.
@@ -84,8 +82,6 @@ class TwoStagePlan(BasePlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.design != self.made_by:
-            raise InvalidInput("design", self.design, self.made_by)
         if self.dim > LARGEST_DIM:
             allowed = f"at most {LARGEST_DIM} features for design {TWO_STAGE}: `project` makes fewer of them"
             raise InvalidInput("dim", self.dim, allowed)
@@ -120,13 +116,6 @@ class TwoStagePlan(BasePlan):
             count_share=self.first_count_share,
         )
 
-    def sampler_for(self, records: int) -> Sampler:
-        return EveryRecord(records, 1)
-
-    @property
-    def adjacency(self) -> Adjacency:
-        return self.sampler.adjacency
-
     @property
     def main_event(self) -> Event:
         multipliers = (self.first_noise_multiplier, self.norm_noise_multiplier, self.within_noise_multiplier)
@@ -153,25 +142,35 @@ class TwoStagePlan(BasePlan):
         return self.noise_multiplier / math.sqrt(self.within_share)
 
     @property
-    def noise_std_within(self) -> float:
-        """Standard deviation of the noise in a diagonal entry of the scatter; off the diagonal 1/sqrt(2) of that."""
-        return self.within_noise_multiplier
-
-    @property
-    def unit_within(self) -> float:
-        """Grid of the scatter within classes."""
-        return 4.0**-self.lattice_bits
-
-    @property
-    def unit_norms(self) -> float:
-        """Grid of the counts of norms: records count 1, those of persons are weighed in finer steps."""
-        return 1.0 if self.per_person is None else _WEIGHT_STEP
-
-    @property
-    def noise_std(self) -> dict[str, float]:
-        """By part; ``second`` and ``within`` are those of the diagonal."""
-        own = {"norms": self.norm_noise_multiplier, "within": self.noise_std_within}
-        return {**self.first.noise_std, **own}
+    def arrays(self) -> tuple[ReleasedArray, ...]:
+        dim, classes, directions = self.dim, self.num_classes, self.directions
+        return (
+            *self.first.arrays,
+            ReleasedArray(name="directions", meaning="M, weighted directions, from the above", shape=(directions, dim)),
+            ReleasedArray(
+                name="means", meaning="M times the classes' means m_k, from the above", shape=(classes, directions)
+            ),
+            Part(
+                name="norms",
+                words="norms",
+                meaning="records by norm of their residual M x / C - m_k, in quarters of octaves from 2^-5 to 4",
+                shape=(len(NORM_EDGES),),
+                bound=1.0,
+                noise_std=self.norm_noise_multiplier,
+                # Records count 1, those of persons are weighed in finer steps.
+                unit=1.0 if self.per_person is None else _WEIGHT_STEP,
+            ),
+            Part(
+                name="within",
+                words="scatter within classes",
+                meaning="sum of u u', lower triangle by rows, u the residuals clipped to norm c and divided by it",
+                shape=(directions, directions),
+                bound=1.0,
+                noise_std=self.within_noise_multiplier,
+                unit=4.0**-self.lattice_bits,
+                symmetric=True,
+            ),
+        )
 
 
 def _check_shares(options: TwoStagePlan | TwoStage) -> None:
@@ -182,7 +181,7 @@ def _check_shares(options: TwoStagePlan | TwoStage) -> None:
 @register
 @described
 @dataclass(frozen=True)
-class TwoStage(Design[TwoStagePlan]):
+class TwoStage(SumDesign[TwoStagePlan]):
     """Second moments of all records, and then their scatter within classes where the first answer made it round.
 
     The shares are between those that simulated Gaussian mixtures like best (``benchmarks/bench_two_stage.py``).
@@ -198,9 +197,9 @@ class TwoStage(Design[TwoStagePlan]):
     draws = "second moments, then the scatter within classes, of all records"
     labels: ClassVar[Mapping[str, str]] = {"two-stage": "moments in two stages"}
     learner = "two-stage"
+    file = "moments.safetensors"
+    stages: ClassVar = "two"
     plan_type: ClassVar[type[TwoStagePlan]] = TwoStagePlan
-    # A sampled row is of one class.
-    mixes_all_classes = False
     # Records are read in blocks, twice: there is nothing to spread.
     engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.stages.two_engine:TwoStageEngine")
     # If a second stage can help only a little, it can harm by more: its map follows noise. Predicted 0.2 points better
@@ -215,7 +214,6 @@ class TwoStage(Design[TwoStagePlan]):
     released_as: ClassVar = "privmix.designs.stages.two_released:TwoStageMoments"
     row_law: ClassVar = "privmix.designs.stages.evidence:two_stage_row_law"
     pure_noises: ClassVar = "privmix.designs.stages.audit:two_stage_noises"
-    moved: ClassVar = "privmix.designs.stages.audit:two_stage_moved"
     beside_tests: ClassVar = "privmix.designs.stages.evidence:two_stage_tests"
     # Shares that the planner tries: simulated mixtures like large first stages if noise hides the classes' means.
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.85)
@@ -233,9 +231,6 @@ class TwoStage(Design[TwoStagePlan]):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_shares(self)
-
-    def check(self, setting: Setting) -> None:
-        """There is nothing that the options could contradict."""
 
     @property
     def later_shares(self) -> tuple[float, ...]:
@@ -276,31 +271,12 @@ class TwoStage(Design[TwoStagePlan]):
         # Each is a noise of its own: rounding the queries' multipliers moves the price by its last bits.
         return [] if setting.dim > LARGEST_DIM else [(cls.name, cls(first_share=share)) for share in cls.first_shares]
 
-    @property
-    def rows_follow(self) -> bool:
-        return True
-
     def settings(self) -> dict[str, Any]:
         names = ("first_share", "first_label_share", "first_count_share")
         return {"design": self.name, **{name: getattr(self, name) for name in names}}
 
     def ranges(self) -> Mapping[str, Sequence[float]]:
         return {"first_label_share": _LABEL_SHARES, "first_count_share": _COUNT_SHARES}
-
-    @classmethod
-    def beside(cls, plan: TwoStagePlan) -> Beside:
-        dim, classes, directions = plan.dim, plan.num_classes, plan.directions
-        # The lower triangles, by rows, of symmetric matrices.
-        shapes = {
-            "second": (dim * (dim + 1) // 2,),
-            "cross": (dim, classes),
-            "label_sums": (classes,),
-            "directions": (directions, dim),
-            "means": (classes, directions),
-            "norms": (len(NORM_EDGES),),
-            "within": (directions * (directions + 1) // 2,),
-        }
-        return Beside("moments.safetensors", shapes, dim)
 
     @classmethod
     def mechanism(cls, plan: TwoStagePlan, multiplier: str) -> str:
@@ -312,19 +288,10 @@ class TwoStage(Design[TwoStagePlan]):
 
     @classmethod
     def card(cls, plan: TwoStagePlan, extractor: str) -> str:
-        first, root = plan.first, 2**0.5
-        return f"""`moments.safetensors` holds what was released of all records' `{extractor}` features X and one-hot labels
-Y, in two stages:
+        return f"""`{cls.file}` holds what was released of all records' `{extractor}` features X and one-hot labels
+Y, in {cls.stages} stages:
 
-| entry | shape | meaning |
-|---|---|---|
-| `second` | {plan.dim * (plan.dim + 1) // 2} | X'X, lower triangle by rows; noise {first.noise_std_second:.6g} on, {first.noise_std_second / root:.6g} off the diagonal |
-| `cross` | {plan.dim} x {plan.num_classes} | X'Y; noise {first.noise_std_cross:.6g} |
-| `label_sums` | {plan.num_classes} | column sums of Y; noise {first.noise_std_counts:.6g} |
-| `directions` | {plan.directions} x {plan.dim} | M, weighted directions, from the above |
-| `means` | {plan.num_classes} x {plan.directions} | M times the classes' means m_k, from the above |
-| `norms` | {len(NORM_EDGES)} | records by norm of their residual M x / C - m_k, in quarters of octaves from 2^-5 to 4; noise {plan.norm_noise_multiplier:.6g} |
-| `within` | {plan.directions * (plan.directions + 1) // 2} | sum of u u', lower triangle by rows, u the residuals clipped to norm c and divided by it; noise {plan.noise_std_within:.6g} on, {plan.noise_std_within / root:.6g} off the diagonal |
+{cls.table(plan)}
 
 C is the clipping bound {plan.final_clip_norm:.6g} of the records, c the least edge that `norms` has {plan.clip_quantile:.6g} of {plan.records} records below.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,6 @@ from privmix.publication.second_moments import (
     Spectrum,
     eigh_lower,
     kronecker_cleaned,
-    lower_triangle,
-    symmetric,
 )
 
 Reals = NDArray[np.float64]
@@ -53,28 +52,14 @@ class TwoStageMoments(SecondMoments):
     noise_std_within: float
 
     @classmethod
-    def from_arrays(cls, plan: Any, arrays: Arrays) -> Self:
+    def derived(cls, plan: Any, arrays: Arrays) -> Mapping[str, Any]:
         if not (arrays["directions"] != 0).any():
             raise InvalidInput("released directions", "nothing but 0", "directions that differ from 0")
-        return cls(
-            **vars(SecondMoments.from_arrays(plan.first, arrays)),
-            directions=arrays["directions"],
-            means=arrays["means"],
-            norms=arrays["norms"],
-            within=symmetric(arrays["within"], plan.directions),
-            bound=residual_bound(plan, arrays["norms"]),
-            noise_std_norms=plan.norm_noise_multiplier,
-            noise_std_within=plan.noise_std_within,
-        )
+        return {"bound": residual_bound(plan, arrays["norms"])}
 
-    def to_arrays(self) -> Arrays:
-        return {
-            **super().to_arrays(),
-            "directions": np.ascontiguousarray(self.directions),
-            "means": np.ascontiguousarray(self.means),
-            "norms": self.norms,
-            "within": lower_triangle(self.within),
-        }
+    def mapped(self, plan: TwoStagePlan) -> ResidualMap:
+        """Return the map to residuals."""
+        return ResidualMap(self.directions, self.means, plan.lattice_bits)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from privmix.audits.worst_case import AddRemoveCase, EngineFactory, Mask, check_
 from privmix.designs.moments.audit import MomentsCase
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import TwoStagePlan
-from privmix.designs.stages.two_released import ResidualMap, norm_bins
+from privmix.designs.stages.two_released import norm_bins
 from privmix.engine import PrivateRecords
 from privmix.engine.rows import Engine, RowBlock
 from privmix.engine.tiles import lattice_steps
@@ -62,14 +62,14 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
         gain = MomentsCase(plan.first, self.trials).of_rest(engine)[0]
         count, scatter, adds = self._seen(engine)
         gain = gain + (2 * count - 1) / (2 * plan.norm_noise_multiplier**2)
-        gain = gain + adds * (2 * scatter - adds) / (2 * plan.noise_std_within**2)
+        gain = gain + adds * (2 * scatter - adds) / (2 * plan.within_noise_multiplier**2)
         return np.stack([gain, np.full(self.trials, count)])
 
     def _seen(self, engine: Engine) -> tuple[np.float64, np.float64, np.float64]:
         """Return the canary's count of norms, the scatter along its residual and its share of it; others taken off."""
         lattice, transform, found = self.plan.lattice, engine.transform, engine.beside
         records = self.records(np.ones(1, bool))
-        mapped = ResidualMap(found.directions, found.means, self.plan.lattice_bits)
+        mapped = found.mapped(self.plan)
         steps = lattice_steps(lattice, transform, records.features)
         residuals = mapped.residuals(steps, records.labels)
         # The canary comes first, then who is in every dataset.
@@ -115,7 +115,7 @@ class ThreeStageCase(TwoStageCase):
         """Return the scatter of the canary's class along its residual, others taken off, and what it adds to that."""
         lattice, found, transform = self.plan.lattice, engine.beside, engine.transform
         records = self.records(np.ones(1, bool))
-        mapped = ResidualMap(found.class_directions, found.class_means, self.plan.lattice_bits)
+        mapped = found.class_mapped(self.plan)
         steps = lattice_steps(lattice, transform, records.features)
         residuals = mapped.residuals(steps, records.labels)
         v = (lattice.quantise(clip_l2(residuals, 1.0)) * lattice.step)[:, 0]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import InvalidInput
 from privmix.fields import Share, Whole
 from privmix.options import described, option
 from privmix.plans.registry import register
@@ -41,14 +40,16 @@ class HermitePlan(EmbeddingPlan):
     pair_order: _Order
     pair_share: Share
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.design != Hermite.name:
-            raise InvalidInput("design", self.design, Hermite.name)
+    made_by: ClassVar[str] = "hermite"
 
     @property
     def map_sizes(self) -> Mapping[str, int]:
         return {"coordinates": self.dim * self.order, "pairs": self.pairs * self.pair_order**2}
+
+    @property
+    def map_norms(self) -> Mapping[str, float]:
+        one = 2.0**self.lattice_bits
+        return {"coordinates": one * math.sqrt(self.dim), "pairs": one * math.sqrt(self.pairs)}
 
     @property
     def map_arrays(self) -> Mapping[str, tuple[int, ...]]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import InvalidInput
 from privmix.fields import Whole
 from privmix.options import described, option
 from privmix.plans.registry import register
@@ -33,14 +32,15 @@ class MerfPlan(EmbeddingPlan):
 
     frequencies: _Frequencies
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.design != Merf.name:
-            raise InvalidInput("design", self.design, Merf.name)
+    made_by: ClassVar[str] = "merf"
 
     @property
     def map_sizes(self) -> Mapping[str, int]:
         return {"embedding": 2 * self.frequencies}
+
+    @property
+    def map_norms(self) -> Mapping[str, float]:
+        return {"embedding": 2.0**self.lattice_bits * math.sqrt(self.frequencies)}
 
     @property
     def map_arrays(self) -> Mapping[str, tuple[int, ...]]:

@@ -15,13 +15,10 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.errors import InvalidInput
 from privmix.fields import Number, Share, Whole
-from privmix.mechanisms.sampling import EveryRecord, Sampler
 from privmix.options import described, option
-from privmix.plans.design import Beside, Design
-from privmix.plans.plan import BasePlan
+from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 
 SIZES: Final = "sizes"
@@ -31,6 +28,7 @@ LARGEST_MAP: Final = 2**20
 """Features of a map, at most: released are as many numbers for every class."""
 
 _Seed = Annotated[int, Whole(0, 2**31 - 1, plain=True)]
+_WORDS: Final = {"embedding": "class embeddings", "coordinates": "embedded coordinates", "pairs": "embedded pairs"}
 # Rows sampled from a generator: enough for any classifier, little enough to carry.
 _SAMPLED_ROWS: Final = 10_000
 # Sampled rows are blurred by this share of the kernel's width: detail that the kernel does not see.
@@ -40,7 +38,7 @@ _WIDTHS: Final = (1.0, 0.7, 0.5, 1.4)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingPlan(BasePlan):
+class EmbeddingPlan(SumPlan):
     """Everything public about a release of class embeddings before it runs.
 
     Released are, for every part of the map, the sums of phi(x) over the records of each class (its features, K), and
@@ -71,6 +69,11 @@ class EmbeddingPlan(BasePlan):
         raise NotImplementedError
 
     @property
+    def map_norms(self) -> Mapping[str, float]:
+        """Lattice steps that stand for a norm of 1, by part of the map."""
+        raise NotImplementedError
+
+    @property
     def map_arrays(self) -> Mapping[str, tuple[int, ...]]:
         """Shapes of the arrays that make the map, by name: they are released with the sums."""
         raise NotImplementedError
@@ -90,23 +93,35 @@ class EmbeddingPlan(BasePlan):
         # the axes, in clipping bounds.
         raise NotImplementedError
 
-    def sampler_for(self, records: int) -> Sampler:
-        return EveryRecord(records, 1)
-
     @property
-    def adjacency(self) -> Adjacency:
-        return self.sampler.adjacency
-
-    @property
-    def main_event(self) -> Event:
-        return self.sampler.event(Gaussian(self.noise_multiplier))
-
-    @property
-    def noise_std(self) -> dict[str, float]:
-        """By part: the standard deviation in an entry is the part's noise multiplier, as a record's norm is 1."""
-        left = 1 - self.size_share
-        parts = {name: self.noise_multiplier / math.sqrt(left * share) for name, share in self.part_shares.items()}
-        return {**parts, SIZES: self.noise_multiplier / math.sqrt(self.size_share)}
+    def arrays(self) -> tuple[ReleasedArray, ...]:
+        left, classes = 1 - self.size_share, self.num_classes
+        sums = (
+            Part(
+                name=name,
+                words=_WORDS[name],
+                meaning="sums over each class",
+                shape=(size, classes),
+                bound=1.0,
+                noise_std=self.noise_multiplier / math.sqrt(left * self.part_shares[name]),
+                unit=1 / self.map_norms[name],
+            )
+            for name, size in self.map_sizes.items()
+        )
+        sizes = Part(
+            name=SIZES,
+            words="class sizes",
+            meaning="records of each class",
+            shape=(classes,),
+            bound=1.0,
+            noise_std=self.noise_multiplier / math.sqrt(self.size_share),
+            unit=self.lattice.step,
+        )
+        made = (
+            ReleasedArray(name=name, shape=shape, meaning="the public map itself")
+            for name, shape in self.map_arrays.items()
+        )
+        return *made, *sums, sizes
 
     @property
     def noise_std_score(self) -> float:
@@ -124,13 +139,12 @@ E = TypeVar("E", bound=EmbeddingPlan)
 
 @described
 @dataclass(frozen=True)
-class EmbeddingDesign(Design[E]):
+class EmbeddingDesign(SumDesign[E]):
     """Class sums of a public feature map, and rows sampled from a generator that is fitted to them."""
 
     # The kernel's width is public: one taken from the records would be one more query.
     learner = "class-embeddings"
-    # A sampled row is of one class.
-    mixes_all_classes = False
+    file = "embeddings.safetensors"
     # Records are read once and in blocks: there is nothing to spread.
     engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.research.rivals.embedding.engine:EmbeddingEngine")
     released = "class embeddings"
@@ -138,7 +152,6 @@ class EmbeddingDesign(Design[E]):
     released_as = "privmix.research.rivals.embedding.released:ClassEmbeddings"
     row_law = "privmix.research.rivals.embedding.evidence:embedding_row_law"
     pure_noises = "privmix.research.rivals.embedding.audit:embedding_noises"
-    moved = "privmix.research.rivals.embedding.audit:embedding_moved"
     beside_tests = "privmix.research.rivals.embedding.evidence:embedding_tests"
     statements = (
         "The rows are samples of a generator fitted to the released sums; they add nothing to what the sums show.",
@@ -177,18 +190,8 @@ class EmbeddingDesign(Design[E]):
     def ranges(self) -> Mapping[str, Sequence[float]]:
         return {"kernel_width": _WIDTHS}
 
-    @property
-    def rows_follow(self) -> bool:
-        return True
-
     def settings(self) -> dict[str, Any]:
         return {"design": self.name, "kernel_width": self.kernel_width}
-
-    @classmethod
-    def beside(cls, plan: E) -> Beside:
-        classes = plan.num_classes
-        sums = {name: (features, classes) for name, features in plan.map_sizes.items()}
-        return Beside("embeddings.safetensors", {**plan.map_arrays, **sums, SIZES: (classes,)}, classes)
 
     @classmethod
     def mechanism(cls, plan: E, multiplier: str) -> str:
@@ -199,23 +202,10 @@ class EmbeddingDesign(Design[E]):
 
     @classmethod
     def card(cls, plan: E, extractor: str) -> str:
-        noise = plan.noise_std
-        sums = "\n".join(
-            f"| `{name}` | {features} x {plan.num_classes} | sums over each class; noise {noise[name]:.6g} |"
-            for name, features in plan.map_sizes.items()
-        )
-        arrays = "\n".join(
-            f"| `{name}` | {' x '.join(map(str, shape))} | the public map itself |"
-            for name, shape in plan.map_arrays.items()
-        )
-        return f"""`embeddings.safetensors` holds sums over each class of a public map of all records' `{extractor}` features: {cls.map_words},
+        return f"""`{cls.file}` holds sums over each class of a public map of all records' `{extractor}` features: {cls.map_words},
 scaled to norm 1 or less.
 
-| entry | shape | meaning |
-|---|---|---|
-{sums}
-| `{SIZES}` | {plan.num_classes} | records of each class; noise {noise[SIZES]:.6g} |
-{arrays}
+{cls.table(plan)}
 
 The {plan.rows} rows (columns `x`, {plan.dim} float32, and `y`, {plan.num_classes} float32) are no records and no averages of them: they are samples of a
 generator that was fitted to these sums, for classifiers that want rows.

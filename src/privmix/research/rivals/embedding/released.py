@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.publication.second_moments import Arrays, estimated_shares
+from privmix.publication.second_moments import Arrays, Released, estimated_shares
 from privmix.research.rivals.embedding.feature_maps import FeatureMap, map_from, map_of_arrays
 from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
 
@@ -19,7 +19,7 @@ __all__ = ["ClassEmbeddings", "FeatureMap", "map_from"]
 
 
 @dataclass(frozen=True, eq=False)
-class ClassEmbeddings:
+class ClassEmbeddings(Released):
     """Noisy sums of a feature map over each class. Public, like all of a release."""
 
     # `sums`: by part (features, K); `sizes`: (K,); `noise_std`: of an entry, by part, and under "sizes".
@@ -65,14 +65,10 @@ class ClassEmbeddings:
         return products / square, error / square**2
 
     @classmethod
-    def from_arrays(cls, plan: EmbeddingPlan, arrays: Arrays) -> Self:
-        return cls(
-            sums={name: arrays[name] for name in plan.map_sizes},
-            sizes=arrays[SIZES],
-            map=map_of_arrays(plan, arrays),
-            records=plan.records,
-            noise_std=plan.noise_std,
-        )
+    def of(cls, plan: EmbeddingPlan, arrays: Arrays) -> Self:
+        sums = {name: arrays[name] for name in plan.map_sizes}
+        return cls(sums, arrays[SIZES], map_of_arrays(plan, arrays), plan.records, plan.noise_std)
 
-    def to_arrays(self) -> Arrays:
+    @property
+    def arrays(self) -> Arrays:
         return {**self.map.arrays(), **self.sums, SIZES: self.sizes}

@@ -22,7 +22,7 @@ def gaussian_mixing_moved(plan: GaussianMixingPlan, pair: Pair) -> list[QuerySen
         for tile in range(first._weights.sampler.row_tiles)
     ]
     others = [np.delete(tile, position, axis=1) for tile in drawn]
-    second._weights = lambda tile, block: others[tile][:, block * RECORD_BLOCK : (block + 1) * RECORD_BLOCK]
+    second.draw_by(lambda tile, block: others[tile][:, block * RECORD_BLOCK : (block + 1) * RECORD_BLOCK])
     weights = np.concatenate([tile[:, position] for tile in drawn]) * plan.weight_step
     found = [list(engine.rows()) for engine in (first, second)]
     (xa, xb), (ya, yb) = ([np.concatenate([getattr(block, part) for block in rows]) for rows in found] for part in "xy")

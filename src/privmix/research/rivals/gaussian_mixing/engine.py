@@ -57,6 +57,10 @@ class GaussianMixingEngine(RowEngine):
         if self._records.units * _LARGEST_WEIGHT * 2.0**plan.lattice_bits >= EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
 
+    def draw_by(self, members: Callable[[int, int], NDArray[np.float64]]) -> None:
+        """Take the weights of a row tile and a block of records as ``members`` gives them; for audits."""
+        self._weights = members
+
     def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
         with self._passes.open():
             yield from super()._run(progress, first)
@@ -73,7 +77,7 @@ class GaussianMixingEngine(RowEngine):
         step = max(1, self._sum_bytes // (8 * ROW_TILE * plan.dim))
         for start in range(first, total, step):
             tiles = range(start, min(start + step, total))
-            one = MixingPass(plan, transform, tiles, self._summer.largest, self._weights)
+            one = MixingPass(plan, transform, tiles, self.summer.largest, self._weights)
             yield tiles, self._passes.over(one, progress or silent)
 
 
