@@ -96,7 +96,7 @@ def _vector_tests(part: Part, values: NDArray[np.float32]) -> Iterator[NoiseTest
     scaled, half = values.astype(np.float64) / part.noise_std, part.unit / part.noise_std / 2
     yield energy_test(f"noise of the {part.words}", np.square(scaled).sum(), scaled.size, half * math.sqrt(scaled.size))
     if scaled.ndim == 2:
-        # What all classes share is strongest in their sum.
+        # The sum over classes shows best what they share.
         over_classes = scaled.sum(axis=1) / math.sqrt(scaled.shape[1])
         spread = half * math.sqrt(scaled.size) + ULP * float(np.linalg.norm(scaled))
         name = f"noise of the {part.words} summed over classes"

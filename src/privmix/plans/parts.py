@@ -135,7 +135,7 @@ class SumPlan(BasePlan):
     Formal guarantees (of every such plan):
         * every field is a public constant: no value depends on a private row;
         * one record changes each part by at most its ``bound``, to which its noise is scaled;
-        * all parts are the queries of ``event``: one Gaussian query at the joint multiplier, unless a plan says which.
+        * all parts are the queries of ``event``: one Gaussian query at the joint multiplier by default.
     """
 
     made_by: ClassVar[str]
