@@ -59,7 +59,7 @@ class Design(Checked, ABC, Generic[P]):
         statements: further sentences of the certificate.
         in_series: whether its releases are steps of a series, which keeps one key for all of them.
         released: what is released in addition to rows; empty where there is nothing else.
-        released_as: class for learners (:class:`privmix.publication.second_moments.Released`); empty: the file's arrays.
+        released_as: class for learners (:class:`privmix.publication.second_moments.Released`); empty: the arrays.
         row_law: of :data:`privmix.audits.evidence.ROW_LAW`, the tests of rows.
         worst_case: of :data:`privmix.audits.worst_case.WORST_CASE`, its own worst pair of neighbours: an attack on
             other rows would find nothing, and look like a proof.
