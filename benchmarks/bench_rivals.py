@@ -80,7 +80,7 @@ GENERATORS: dict[str, Callable[[Task, float, float, np.random.Generator], float]
 }
 (DPPRO,) = GENERATORS
 # By dimension, which is searched as the widths are; the papers learn by logistic regression.
-PROJECTED = {f"DPPro by {learner} regression, labels not protected": learner for learner in ("ridge", "logistic")}
+PROJECTED = {f"DPPro by {learner} regression, labels not protected": learner for learner in ("logistic", "ridge")}
 DIMENSIONS = {f"{kind}, q = {width}": (kind, width) for kind in PROJECTED for width in (50, 100, 200, 400, 784)}
 # With 2.5 rows for each feature and class, as published, and with the design's own number.
 MIXING, MANY = "Gaussian Mixing (gaussian-mixing)", "Gaussian Mixing, 10,000 rows"
