@@ -40,7 +40,7 @@ PRIVATE, PUBLIC, HELD_OUT, COPIES = 2_000, 600, 3_000, 8
 # Budgets, and that at which the setting of each was searched.
 EPSILONS: Final = {1.0: 1.0, 2.0: 1.0, 4.0: 8.0, 8.0: 8.0}
 CLIP: Final = 0.1
-AXES: Final = {"rate": (0.1, 0.2, 0.4, 0.8, 1.6, 3.2), "epochs": (5, 10, 20, 40)}
+AXES: Final = {"rate": (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2), "epochs": (5, 10, 20, 40)}
 START: Final = {1.0: {"rate": 0.2, "epochs": 10}, 8.0: {"rate": 0.4, "epochs": 20}}
 PLAIN, BASE = "DP-SGD, no augmentation", "Self-Aug"
 METHODS: Final[dict[str, ViewConfig]] = {
