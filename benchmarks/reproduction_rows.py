@@ -247,14 +247,15 @@ class Task:
         return self.line(name, axes, run)
 
 
-LEARNER: Final = {"rate": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1), "epochs": (10, 30, 60)}
+LEARNER: Final = {"rate": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3), "epochs": (10, 30, 60)}
+AXES: Final = {"rate": "learning rate", "classes": "classes in a row"}
 
 
 def in_words(name: str, axes: Mapping[str, Sequence[Any]], best: Mapping[str, Any]) -> str:
     parts = []
     for axis, values in axes.items():
         edge = ", the edge" if best[axis] in (values[0], values[-1]) else ""
-        parts.append(f"{axis} {values[0]:g} to {values[-1]:g} (took {best[axis]:g}{edge})")
+        parts.append(f"{AXES.get(axis, axis)} {values[0]:g} to {values[-1]:g} (took {best[axis]:g}{edge})")
     return f"{name}: {', '.join(parts)}"
 
 
@@ -332,7 +333,7 @@ CROP: Final = (Crop(padding=1),)
 
 
 def microbatches() -> Finding:
-    train = partial(digits()[0].trained, axes={"rate": LINEAR_RATES, "epochs": (1, 2, 4)}, target=8.0)
+    train = partial(digits()[0].trained, axes={"rate": RATES, "epochs": (1, 2, 4)}, target=8.0)
     plain = train("DP-SGD", "linear", digit_facts())
     mixed = {"microbatch_size": 2, "microbatch_mixes": 1, "microbatch_keep": False}
     lines = {"DP-SGD": plain, "mixup in microbatches": train("mixup in microbatches", "linear", digit_facts(), **mixed)}
@@ -519,7 +520,7 @@ def features_against_pixels() -> Finding:
 
     tasks = {"features": replace(pixels, private=scattered(pixels.private), test=scattered(pixels.test))}
     tasks["pixels"] = pixels
-    axes = {"m": (1, 2, 4, 8, 16, 32, 64), "epochs": (15, 30, 60, 120, 240, 480)}
+    axes = {"m": (1, 2, 4, 8, 16, 32, 64), "epochs": (10, 30, 60, 120, 240)}
     lines = [
         {name: task.released(f"{name}, {how}", axes, target, how != "valid") for name, task in tasks.items()}
         for how in ("paper's noise", "valid")
@@ -625,8 +626,8 @@ COLD, WARM, AUGMENTED = "cold", "warm", "warm with crops"
 @cache
 def started(name: str) -> Line:
     task, public = digits()
-    axes: dict[str, Sequence[Any]] = {"rate": RATES, "epochs": (6, 12, 24)}
-    train = partial(task.trained, name, "module", digit_facts(), target=2.0, batch_size=260)
+    axes: dict[str, Sequence[Any]] = {"rate": (*RATES, 64, 128), "epochs": (3, 6, 12)}
+    train = partial(task.trained, name, "module", digit_facts(), target=2.0, batch_size=130)
     if name == COLD:
         return train(axes)
     axes |= {"warm-up epochs": (30, 60, 120), "warm-up rate": (0.025, 0.05, 0.1, 0.2)}
