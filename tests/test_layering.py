@@ -34,18 +34,20 @@ ALLOWED: dict[str, set[str]] = {
     "audits": {"accounting", "mechanisms", "plans", "publication", "engine"},
     # By the part that each file plays: see ROLES.
     "designs": {"accounting", "mechanisms", "plans", "publication", "engine", "learning", "audits"},
-    "planning": {"accounting", "mechanisms", "plans", "publication", "learning", "designs"},
+    "planning": {"accounting", "mechanisms", "plans", "learning", "designs"},
     "releases": {*GROUND - {"ledger"}, "plans", "publication", "engine", "audits", "designs", "planning"},
-    "training": {"accounting", "mechanisms", "data", "features", "certificate", "audits", "engine.rows"},
+    "training": {"accounting", "mechanisms", "data", "features", "certificate", "audits"},
     "attacks": {
-        *("accounting", "mechanisms", "data", "features", "plans", "publication", "engine", "learning", "audits"),
-        *("designs", "releases", "training"),
+        *("accounting", "mechanisms", "plans", "publication", "engine", "learning", "audits", "releases", "training"),
     },
     "reports": set(),
     "jobs": LIBRARY,
-    "commands": {*LIBRARY, "jobs"},
-    "studio": {*LIBRARY, "jobs", "commands"},
-    "cli": {*LIBRARY, "jobs", "commands", "studio"},
+    "commands": {*LIBRARY - {"procedural"}, "jobs"},
+    "studio": {
+        *("accounting", "mechanisms", "data", "features", "certificate", "ledger", "plans", "planning", "reports"),
+        *("jobs", "commands"),
+    },
+    "cli": {"certificate", "jobs", "commands"},
     # Everything that is public: see the tests of the wing below.
     "research": {*LIBRARY, "jobs", "commands", "cli"},
 }
