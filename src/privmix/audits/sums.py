@@ -62,8 +62,8 @@ def _entries(part: Part, values: NDArray[np.float32]) -> Iterator[tuple[bool, ND
     yield True, each[:, *np.tril_indices(side, -1)].ravel()
 
 
-def sums_moved(plan: SumPlan, pair: Pair, growth: float = 1.0) -> list[QuerySensitivity]:
-    """Return how far a record moves each part, and all of them in units of their noise, over ``growth``."""
+def sums_moved(plan: SumPlan, pair: Pair) -> list[QuerySensitivity]:
+    """Return how far a record moves each part, and all of them in units of the noise of their queries."""
     # Both runs use the maps and bounds that follow from what the first one released.
     engines = pair.replayed()[:2]
     for engine in engines:
@@ -75,7 +75,7 @@ def sums_moved(plan: SumPlan, pair: Pair, growth: float = 1.0) -> list[QuerySens
         one, other = (part.vector(engine.beside.arrays[part.name])[None] for engine in engines)
         moved, rounding = (float(value[0]) for value in distances(one, other, 1.0, "l2"))
         found.append(QuerySensitivity(part.words, pair.factor * part.bound, moved, rounding))
-        together += np.square([moved, rounding]) / (part.noise_std / growth) ** 2
+        together += np.square([moved, rounding]) / (part.noise_std / plan.growth) ** 2
     moved, rounding = np.sqrt(together)
     whole = QuerySensitivity("all parts", pair.factor / plan.noise_multiplier, float(moved), float(rounding))
     return [*found, whole]

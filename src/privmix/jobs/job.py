@@ -55,7 +55,8 @@ class Job(ABC, Generic[P, R]):
 
     Each kind of job has a method that makes the plan (type P) from its options and public facts, after :meth:`check`.
     The kind comes before this class among the bases of a dataclass that has the options. It fills in the steps below,
-    called in the order of this list. No step before :meth:`read` may read a private record.
+    called in the order of this list. Before the charge none uses a value of a private record: files are opened, counted
+    and hashed, and hashes go to the ledger and the run alone. After it :meth:`whose` comes first, then :meth:`read`.
 
     * :meth:`check_options`: what must go together;
     * :meth:`check_resumed`: whether an interrupted run is the one that was planned;

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency, Event, Gaussian
+from privmix.accounting import Adjacency, Composed, Event, Gaussian
 from privmix.errors import InvalidInput
 from privmix.mechanisms.sampling import EveryRecord, Sampler
 from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
 from privmix.plans.setting import Setting
+
+_ROUNDING: Final = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +134,13 @@ def lower_triangle(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
 class SumPlan(BasePlan):
     """A plan of noisy sums over all records.
 
+    A subclass states what it releases (``arrays``). One record must change each part by at most its ``bound``, and the
+    design's engine must draw noise of the part's ``noise_std``: audits measure both.
+
     Formal guarantees (of every such plan):
         * every field is a public constant: no value depends on a private row;
-        * one record changes each part by at most its ``bound``, to which its noise is scaled;
-        * all parts are the queries of ``event``: one Gaussian query at the joint multiplier by default.
+        * ``event`` is that of the stated noise: refused are parts whose bounds, each over its noise, are together more
+          than the queries are priced for.
     """
 
     made_by: ClassVar[str]
@@ -170,8 +175,26 @@ class SumPlan(BasePlan):
         return self.sampler.adjacency
 
     @property
+    def queries(self) -> tuple[float, ...]:
+        """Noise multipliers of the Gaussian queries that release the parts, in order."""
+        return (self.noise_multiplier,)
+
+    @property
+    def growth(self) -> float:
+        """Noise of a released number over that of the query: more than 1 where several releases share the query."""
+        return 1.0
+
+    @property
     def main_event(self) -> Event:
-        return self.sampler.event(Gaussian(self.noise_multiplier))
+        # What one record changes, in units of the noise: of all parts together it is what the queries are priced for.
+        moved = sum((one.bound / one.noise_std * self.growth) ** 2 for one in self.parts)
+        priced = sum(multiplier**-2 for multiplier in self.queries)
+        if not moved <= priced * (1 + _ROUNDING):
+            raise InvalidInput(
+                "noise of parts", f"{moved:.9g}", f"squares of bound over noise of {priced:.9g} together"
+            )
+        events = tuple(self.sampler.event(Gaussian(multiplier)) for multiplier in self.queries)
+        return events[0] if len(events) == 1 else Composed(events)
 
 
 S = TypeVar("S", bound=SumPlan)
@@ -179,7 +202,11 @@ S = TypeVar("S", bound=SumPlan)
 
 @dataclass(frozen=True)
 class SumDesign(Design[S]):
-    """A design that releases noisy sums, and rows sampled from a model of them."""
+    """A design that releases noisy sums, and rows made from them.
+
+    A subclass needs ``plan``, ``settings``, ``forecast`` and the texts of :class:`Design`, and the attributes ``name``,
+    ``file``, ``plan_type``, ``engines``, ``released``, ``released_as``, ``row_law``, ``worst_case``, ``pure_noises``.
+    """
 
     # A sampled row is of one class.
     mixes_all_classes = False

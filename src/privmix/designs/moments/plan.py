@@ -79,11 +79,6 @@ class MomentsPlan(SumPlan):
         return self.noise_multiplier / math.sqrt(self.count_share)
 
     @property
-    def growth(self) -> float:
-        """Noise of a released number over that of the query: more than 1 where several releases share the query."""
-        return 1.0
-
-    @property
     def arrays(self) -> tuple[ReleasedArray, ...]:
         bound, label, step, growth = self.final_clip_norm, self.label_norm, 2.0**-self.lattice_bits, self.growth
         return (

@@ -1,4 +1,4 @@
-"""Audits of a series: the noise of its step alone, and how far a record moves it."""
+"""The noise alone of a step of a series."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.empty_runs import FreshStreams, PureNoise
-from privmix.audits.sensitivity import Pair, QuerySensitivity
-from privmix.audits.sums import part_noises, sums_moved
+from privmix.audits.sums import part_noises
 from privmix.audits.worst_case import EngineFactory
 from privmix.designs.moments.audit import widened
 from privmix.designs.series.engine import SeriesSums
@@ -40,9 +39,3 @@ def empty_series(plan: SeriesPlan, steps: int, streams: SecretStreams) -> list[S
         sums.before = found[-1] if found else None
         found.append(sums.released(streams))
     return found
-
-
-def series_moved(plan: SeriesPlan, pair: Pair) -> list[QuerySensitivity]:
-    """Each moment, as the record's step releases it; and what all steps of the series together show of that."""
-    # A record moves row t of C x + z by C_t1 of it: by the norm of that column in all, in noise that is as much larger.
-    return sums_moved(plan, pair, plan.growth)

@@ -90,7 +90,7 @@ class SeriesPlan(MomentsPlan):
 
     @property
     def growth(self) -> float:
-        """Standard deviation of this step's noise over that of one release of all at the same price."""
+        # A record moves row t of C x + z by C_t1 of it: by the norm of that column in all, in noise as much larger.
         return self.factor.growth(self.step)
 
     @property
@@ -131,7 +131,6 @@ class MomentsSeries(Moments):
     plan_type: ClassVar[type[MomentsPlan]] = SeriesPlan
     engines: ClassVar = {"local": "privmix.designs.series.engine:SeriesEngine"}
     pure_noises: ClassVar = "privmix.designs.series.audit:series_noises"
-    moved: ClassVar = "privmix.designs.series.audit:series_moved"
     statements: ClassVar = (
         *Moments.statements,
         "The guarantee is for all releases of the series together, and for a record that is new in one step of it: "

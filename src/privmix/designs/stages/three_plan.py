@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from privmix.accounting import Composed, Event, Gaussian
 from privmix.designs.stages.two_plan import TwoStage, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.fields import Share
@@ -53,10 +52,8 @@ class ThreeStagePlan(TwoStagePlan):
         return 1 - self.first_share - self.norm_share - self.class_share
 
     @property
-    def main_event(self) -> Event:
-        event = super().main_event
-        assert isinstance(event, Composed)
-        return Composed((*event.events, self.sampler.event(Gaussian(self.class_noise_multiplier))))
+    def queries(self) -> tuple[float, ...]:
+        return *super().queries, self.class_noise_multiplier
 
     @property
     def class_noise_multiplier(self) -> float:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from privmix.accounting import Composed, Event, Gaussian
 from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, Moments, MomentsPlan
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Count, Proportion, Share
@@ -117,9 +116,8 @@ class TwoStagePlan(SumPlan):
         )
 
     @property
-    def main_event(self) -> Event:
-        multipliers = (self.first_noise_multiplier, self.norm_noise_multiplier, self.within_noise_multiplier)
-        return Composed(tuple(self.sampler.event(Gaussian(multiplier)) for multiplier in multipliers))
+    def queries(self) -> tuple[float, ...]:
+        return self.first_noise_multiplier, self.norm_noise_multiplier, self.within_noise_multiplier
 
     @property
     def first_noise_multiplier(self) -> float:
