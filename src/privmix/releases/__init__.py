@@ -1,4 +1,4 @@
-"""Releases: plan -> engine -> released dataset and certificate. Here alone private rows become public ones."""
+"""Releases: plan -> engine -> released dataset and certificate."""
 
 from typing import TYPE_CHECKING
 

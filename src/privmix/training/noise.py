@@ -1,4 +1,4 @@
-"""The one place where a private sum becomes public: noise is added, once, and nothing else is done to it before."""
+"""A private sum becomes public: noise is added, once, and nothing else is done to it before."""
 
 from __future__ import annotations
 
