@@ -1,4 +1,4 @@
-"""The worst case of a training plan: the real steps on a linear head, canaries with their own features, the best attack.
+"""The worst case of a training plan: the real steps on a linear head, canaries with own features, the best attack.
 
 Each canary has a feature that no other record has, so its clipped gradient is C in a known direction of its own. An
 attacker who sees the weights after every step sees noise in that direction, plus C in the steps that drew the canary.
