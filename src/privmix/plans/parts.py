@@ -134,8 +134,8 @@ def lower_triangle(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
 class SumPlan(BasePlan):
     """A plan of noisy sums over all records.
 
-    A subclass states what it releases (``arrays``). One record must change each part by at most its ``bound``, and the
-    design's engine must draw noise of the part's ``noise_std``: audits measure both.
+    A subclass states what it releases (``arrays``). One record must change each part by at most its ``bound``. The
+    design's engine must draw noise of the part's ``noise_std``. Audits measure both.
 
     Formal guarantees (of every such plan):
         * every field is a public constant: no value depends on a private row;
@@ -186,7 +186,7 @@ class SumPlan(BasePlan):
 
     @property
     def main_event(self) -> Event:
-        # What one record changes, in units of the noise: of all parts together it is what the queries are priced for.
+        # One record changes all parts together, in units of their noise, by at most what the queries are priced for.
         moved = sum((one.bound / one.noise_std * self.growth) ** 2 for one in self.parts)
         priced = sum(multiplier**-2 for multiplier in self.queries)
         if not moved <= priced * (1 + _ROUNDING):
@@ -204,7 +204,7 @@ S = TypeVar("S", bound=SumPlan)
 class SumDesign(Design[S]):
     """A design that releases noisy sums, and rows made from them.
 
-    A subclass needs ``plan``, ``settings``, ``forecast`` and the texts of :class:`Design`, and the attributes ``name``,
+    A subclass needs ``plan``, ``settings``, ``forecast`` and the texts of :class:`Design`. Its attributes are ``name``,
     ``file``, ``plan_type``, ``engines``, ``released``, ``released_as``, ``row_law``, ``worst_case``, ``pure_noises``.
     """
 
