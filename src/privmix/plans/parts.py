@@ -139,8 +139,8 @@ class SumPlan(BasePlan):
 
     Formal guarantees (of every such plan):
         * every field is a public constant: no value depends on a private row;
-        * ``event`` is that of the stated noise: refused are parts whose bounds, each over its noise, are together more
-          than the queries are priced for.
+        * ``event`` is that of the stated noise: parts with less noise than its queries
+          are priced for are refused.
     """
 
     made_by: ClassVar[str]
@@ -204,8 +204,9 @@ S = TypeVar("S", bound=SumPlan)
 class SumDesign(Design[S]):
     """A design that releases noisy sums, and rows made from them.
 
-    A subclass needs ``plan``, ``settings``, ``forecast`` and the texts of :class:`Design`. Its attributes are ``name``,
-    ``file``, ``plan_type``, ``engines``, ``released``, ``released_as``, ``row_law``, ``worst_case``, ``pure_noises``.
+    A subclass needs ``plan``, ``settings``, ``forecast`` and the texts of :class:`Design`. Its attributes: ``name``,
+    ``file``, ``plan_type``, ``engines``. For what it releases: ``released``, ``released_as``, ``row_law``. For audits:
+    ``worst_case``, ``pure_noises``.
     """
 
     # A sampled row is of one class.
