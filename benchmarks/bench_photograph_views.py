@@ -40,7 +40,7 @@ PRIVATE, PUBLIC, HELD_OUT, COPIES = 2_000, 600, 3_000, 8
 # Budgets, and that at which the setting of each was searched.
 EPSILONS: Final = {1.0: 1.0, 2.0: 1.0, 4.0: 8.0, 8.0: 8.0}
 CLIP: Final = 0.1
-AXES: Final = {"rate": (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2), "epochs": (5, 10, 20, 40)}
+AXES: Final = {"rate": (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2), "epochs": (2, 5, 10, 20, 40)}
 START: Final = {1.0: {"rate": 0.2, "epochs": 10}, 8.0: {"rate": 0.4, "epochs": 20}}
 PLAIN, BASE = "DP-SGD, no augmentation", "Self-Aug"
 METHODS: Final[dict[str, ViewConfig]] = {
@@ -126,20 +126,19 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="tables alone, of the runs that are kept")
     options = parser.parse_args()
     cells = ("dataset", "method", "epsilon", "seed")
-    # Runs of the earlier page name no data set.
-    done = {tuple(run.get(key) for key in cells) for run in common.kept(RUNS)}
+    done = {tuple(run[key] for key in cells): run["setting"] for run in common.kept(RUNS)}
     for dataset in () if options.report else options.data.split(","):
         # Every method once before any twice.
         for seed in range(options.seeds):
             for epsilon, searched in EPSILONS.items():
                 for method in METHODS:
                     cell = (dataset, method, epsilon, seed)
-                    if cell not in done:
-                        setting = chosen(dataset, method, searched)
+                    setting = chosen(dataset, method, searched)
+                    if done.get(cell) != setting:
                         run = dict(zip(cells, cell, strict=True)) | {"setting": setting}
-                        common.keep(RUNS, run | one_run(*cell, setting))
+                        common.keep(RUNS, run | one_run(*cell, setting), cells)
                         print(cell, flush=True)
-    report([run for run in common.kept(RUNS) if "dataset" in run])
+    report(common.kept(RUNS))
 
 
 def report(runs: list[dict[str, Any]]) -> None:
