@@ -26,7 +26,7 @@ from privmix.learning import LEARNERS, DataModel
 from privmix.planning import ReleaseConfig, predict_accuracy
 from privmix.plans import Design, ReleasePlan, RowDesign, all_designs, design_named, made_by, plan_from_dict, register
 from privmix.plans.registry import Deferred, behind
-from privmix.publication.second_moments import RELEASED_AS
+from privmix.publication.second_moments import RELEASED_AS, Released
 from privmix.releases import SecretStreams, load_release, release_to_folder, verify_release
 from privmix.research.rivals.embedding.feature_maps import FEATURE_MAP, FeatureMap
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options
@@ -95,8 +95,7 @@ def test_its_doors_lead_to_what_they_say(kind: type[Design[Any]]) -> None:
         returns = hints["return"]
         assert returns == returned or issubclass(returns, returned), door
     if RELEASED_AS.is_in(kind):
-        assert callable(RELEASED_AS.of(kind).of)
-        assert callable(RELEASED_AS.of(kind).of)
+        assert issubclass(RELEASED_AS.of(kind), Released)
     if FEATURE_MAP.is_in(kind):
         assert issubclass(FEATURE_MAP.of(kind), FeatureMap)
     # No attribute leads anywhere that is not looked at here.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privmix.audits.sums import sums_tests
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
 from privmix.plans import all_designs
@@ -44,16 +46,30 @@ def test_every_step_of_a_series_has_the_noise_of_its_price() -> None:
 
 
 @pytest.mark.parametrize("name", DESIGNS)
-def test_a_part_with_less_noise_than_the_price_is_for_has_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_with_another_noise_than_the_price_is_for_have_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(name)
     for number, part in enumerate(plan.arrays):
         if isinstance(part, Part):
-            less = (*plan.arrays[:number], replace(part, noise_std=part.noise_std * 2 / 3), *plan.arrays[number + 1 :])
-            with monkeypatch.context() as patch:
-                patch.setattr(type(plan), "arrays", less)
-                with pytest.raises(InvalidInput) as refused:
-                    _ = plan.event
-            assert refused.value.field == "noise of parts"
+            for std in (part.noise_std * 2 / 3, 0.0, -part.noise_std, math.inf, math.nan):
+                other = (*plan.arrays[:number], replace(part, noise_std=std), *plan.arrays[number + 1 :])
+                assert refusal(plan, other, monkeypatch).startswith("noise of ")
+            left = (*plan.arrays[:number], *plan.arrays[number + 1 :])
+            assert refusal(plan, left, monkeypatch) == "noise of parts"
+
+
+def refusal(plan: SumPlan, arrays: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The field that is refused where a plan has other arrays."""
+    with monkeypatch.context() as patch:
+        patch.setattr(type(plan), "arrays", arrays)
+        with pytest.raises(InvalidInput) as refused:
+            _ = plan.event
+    return refused.value.field
+
+
+def test_arrays_that_follow_from_parts_need_tests_of_their_own() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        sums_tests(plan_of("two-stage"), None)
+    assert refused.value.field == "design"
 
 
 @given(side=st.integers(1, 6), stack=st.sampled_from([(), (1,), (3,)]), seed=st.integers(0, 99))

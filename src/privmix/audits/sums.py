@@ -14,6 +14,7 @@ from privmix.audits.empty_runs import GAUSSIAN, KEPT, FreshStreams, PureNoise, o
 from privmix.audits.noise_parts import ULP, check_grid
 from privmix.audits.noise_tests import NoiseTest, energy_test, small_values_test
 from privmix.audits.sensitivity import Pair, QuerySensitivity, distances
+from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.parts import Part, SumPlan, lower_triangle
 
@@ -81,6 +82,13 @@ def sums_moved(plan: SumPlan, pair: Pair) -> list[QuerySensitivity]:
     return [*found, whole]
 
 
+def sums_tests(plan: SumPlan, released: Any) -> list[NoiseTest]:
+    """Return the tests of a release of nothing but parts: a design with other arrays must test those."""
+    if len(plan.parts) < len(plan.arrays):
+        raise InvalidInput("design", plan.design, "one whose beside_tests make again what follows from its parts")
+    return part_tests(plan, released)
+
+
 def part_tests(plan: SumPlan, released: Any) -> list[NoiseTest]:
     """Test the noise in each part; each was released once, so signals hide more than in rows."""
     tests: list[NoiseTest] = []
@@ -101,7 +109,7 @@ def _vector_tests(part: Part, values: NDArray[np.float32]) -> Iterator[NoiseTest
         spread = half * math.sqrt(scaled.size) + ULP * float(np.linalg.norm(scaled))
         name = f"noise of the {part.words} summed over classes"
         yield energy_test(name, np.square(over_classes).sum(), len(scaled), spread)
-        yield small_values_test(f"small values of the {part.words}", scaled, half)
+    yield small_values_test(f"small values of the {part.words}", scaled, half)
 
 
 def _symmetric_tests(part: Part, released: NDArray[np.float32]) -> Iterator[NoiseTest]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -139,8 +139,8 @@ class SumPlan(BasePlan):
 
     Formal guarantees (of every such plan):
         * every field is a public constant: no value depends on a private row;
-        * ``event`` is that of the stated noise: parts with less noise than its queries
-          are priced for are refused.
+        * ``event`` is that of the stated noise: it is refused where the parts together, each with all records, have
+          another noise than its queries are priced for.
     """
 
     made_by: ClassVar[str]
@@ -186,12 +186,15 @@ class SumPlan(BasePlan):
 
     @property
     def main_event(self) -> Event:
-        # One record changes all parts together, in units of their noise, by at most what the queries are priced for.
+        # One record changes all parts together, in units of their noise, by what the queries are priced for.
+        for one in self.parts:
+            if not (0 < one.bound < math.inf and 0 < one.noise_std < math.inf):
+                raise InvalidInput(f"noise of {one.words}", (one.bound, one.noise_std), "a bound and noise above 0")
         moved = sum((one.bound / one.noise_std * self.growth) ** 2 for one in self.parts)
         priced = sum(multiplier**-2 for multiplier in self.queries)
-        if not moved <= priced * (1 + _ROUNDING):
+        if not abs(moved - priced) <= priced * _ROUNDING:
             raise InvalidInput(
-                "noise of parts", f"{moved:.9g}", f"squares of bound over noise of {priced:.9g} together"
+                "noise of parts", f"{moved:.9g}", f"{priced:.9g}, the sum of squares of bound over noise"
             )
         events = tuple(self.sampler.event(Gaussian(multiplier)) for multiplier in self.queries)
         return events[0] if len(events) == 1 else Composed(events)
@@ -213,7 +216,7 @@ class SumDesign(Design[S]):
     mixes_all_classes = False
     file: ClassVar[str]
     moved: ClassVar = "privmix.audits.sums:sums_moved"
-    beside_tests: ClassVar = "privmix.audits.sums:part_tests"
+    beside_tests: ClassVar = "privmix.audits.sums:sums_tests"
 
     def check(self, setting: Setting) -> None:
         """There is nothing that the options could contradict."""
@@ -227,6 +230,6 @@ class SumDesign(Design[S]):
         return Beside(cls.file, {one.name: one.stored_shape for one in plan.arrays}, plan.dim)
 
     @classmethod
-    def table(cls, plan: S) -> str:
-        """Return the arrays as a table, for the data card."""
-        return "\n".join(["| entry | shape | meaning |", "|---|---|---|", *(one.line for one in plan.arrays)])
+    def table(cls, arrays: Sequence[ReleasedArray]) -> str:
+        """Return arrays as a table, for the data card."""
+        return "\n".join(["| entry | shape | meaning |", "|---|---|---|", *(one.line for one in arrays)])

@@ -15,7 +15,7 @@ from privmix.errors import InvalidInput
 from privmix.learning import load_model, save_model
 from privmix.mechanisms.noise import Lattice
 from privmix.planning import ReleaseConfig
-from privmix.plans import Setting
+from privmix.plans import Setting, made_by
 from privmix.publication import ReleasedDataset
 from privmix.releases import SecretStreams, release_to_memory
 from privmix.research.rivals import EmbeddingPlan, Hermite, Merf
@@ -23,6 +23,7 @@ from privmix.research.rivals.embedding import feature_maps
 from privmix.research.rivals.embedding.engine import EmbeddingEngine, EmbeddingSums
 from privmix.research.rivals.embedding.feature_maps import FeatureMap, feature_map, map_from, map_of_arrays
 from privmix.research.rivals.embedding.learner import ClassEmbeddingClassifier
+from privmix.research.rivals.embedding.plan import SIZES
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, EMBEDDINGS, design_name, make_records
 
@@ -44,6 +45,18 @@ def released(plan: EmbeddingPlan, seed: int = 0) -> ReleasedDataset:
 def unit_records(count: int, dim: int, seed: int = 0) -> np.ndarray[Any, Any]:
     x = np.random.default_rng(seed).standard_normal((count, dim))
     return x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+
+
+@every_design
+def test_files_and_card_list_sums_as_they_did(choices: dict[str, Any]) -> None:
+    """Folders of earlier builds still verify: rows of the file are classes, and the map comes last in the card."""
+    plan = plan_of(choices)
+    design = made_by(plan)
+    file = design.beside(plan)
+    assert file is not None
+    assert file.rows == plan.num_classes
+    lines = [line.split("`")[1] for line in design.card(plan, "identity").splitlines() if line.startswith("| `")]
+    assert lines == [*plan.map_sizes, SIZES, *plan.map_arrays]
 
 
 # Norms.

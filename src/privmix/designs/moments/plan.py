@@ -186,7 +186,7 @@ class Moments(SumDesign[MomentsPlan]):
         return f"""`moments.safetensors` holds the released second moments of all records' `{extractor}` features X and one-hot labels
 minus {plan.label_offset:.6g}, Y:
 
-{cls.table(plan)}
+{cls.table(plan.arrays)}
 
 The {plan.rows} rows (columns `x`, {plan.dim} float32, and `y`, {plan.num_classes} float32) are no records and no averages of them: they are samples of a
 Gaussian mixture that has these moments, for classifiers that want rows.

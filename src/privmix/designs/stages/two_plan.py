@@ -289,7 +289,7 @@ class TwoStage(SumDesign[TwoStagePlan]):
         return f"""`{cls.file}` holds what was released of all records' `{extractor}` features X and one-hot labels
 Y, in {cls.stages} stages:
 
-{cls.table(plan)}
+{cls.table(plan.arrays)}
 
 C is the clipping bound {plan.final_clip_norm:.6g} of the records, c the least edge that `norms` has {plan.clip_quantile:.6g} of {plan.records} records below.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.fields import Number, Share, Whole
 from privmix.options import described, option
+from privmix.plans.design import Beside
 from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 
@@ -194,6 +195,10 @@ class EmbeddingDesign(SumDesign[E]):
         return {"design": self.name, "kernel_width": self.kernel_width}
 
     @classmethod
+    def beside(cls, plan: E) -> Beside:
+        return replace(super().beside(plan), rows=plan.num_classes)
+
+    @classmethod
     def mechanism(cls, plan: E, multiplier: str) -> str:
         return (
             f"Sums over each class of {cls.map_words}, and class sizes, in one query with Gaussian noise, {multiplier} "
@@ -205,7 +210,7 @@ class EmbeddingDesign(SumDesign[E]):
         return f"""`{cls.file}` holds sums over each class of a public map of all records' `{extractor}` features: {cls.map_words},
 scaled to norm 1 or less.
 
-{cls.table(plan)}
+{cls.table(sorted(plan.arrays, key=lambda one: one.name in plan.map_arrays))}
 
 The {plan.rows} rows (columns `x`, {plan.dim} float32, and `y`, {plan.num_classes} float32) are no records and no averages of them: they are samples of a
 generator that was fitted to these sums, for classifiers that want rows.
