@@ -17,6 +17,7 @@ from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
 from privmix.plans.setting import Setting
 
+# Relative: what float64 may be off by in sums of a few squares.
 _ROUNDING: Final = 1e-12
 
 
@@ -139,8 +140,8 @@ class SumPlan(BasePlan):
 
     Formal guarantees (of every such plan):
         * every field is a public constant: no value depends on a private row;
-        * ``event`` is that of the stated noise: it is refused where the parts together, each with all records, have
-          another noise than its queries are priced for.
+        * ``event`` is that of the stated noise: it is refused where the parts together have another noise than its
+          queries are priced for. Every part is a sum over all records.
     """
 
     made_by: ClassVar[str]
