@@ -1,7 +1,8 @@
 """One record decides nothing that others see: every reader, and data in memory, on neighbouring datasets.
 
-Neighbours differ by a record at the first, a middle or the last place, which may be whatever its format lets a record
-be: of another mode, size or length, with other keys or types, of another class, or damaged.
+Neighbours differ by a record at the first, a middle or the last place, or by the content of one. The record may be
+whatever its format lets it be: of another mode, size or length, with other keys or types, of another class, or damaged.
+Shape, schema, messages and number of hashes are those of the neighbour; equal content has an equal hash in every form.
 """
 
 from __future__ import annotations
@@ -16,20 +17,24 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import fsspec
 import numpy as np
 import pandas
 import polars
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from torch.utils.data import Dataset
 
-from privmix.data import open_dataset
+from privmix.data import content_hashes, open_dataset
+from privmix.data.fingerprint import records_hash
 from privmix.errors import InvalidInput
-from tests.data.helpers import idx_bytes, write
+from tests.data.helpers import held, idx_bytes, write
 
 SECRET = "Zq7Secret"
 CLASSES = ["cat", "dog"]
@@ -83,6 +88,10 @@ def tables(kind: str, types: dict[str, Any]) -> Callable[[Path, list[Record]], P
         ]
         content = pa.Table.from_arrays(columns, schema=schema)
         path = folder / f"d.{kind}"
+        if kind == "shards":
+            for number in range(len(records)):
+                pq.write_table(content.slice(number, 1), folder / f"train-{number}.parquet")
+            return folder
         if kind == "parquet":
             pq.write_table(content, path)
         else:
@@ -109,6 +118,26 @@ def rows(folder: Path, records: list[Record]) -> Path:
     with (folder / "d.csv").open("w", newline="") as stream:
         csv.writer(stream, lineterminator="\n").writerows([["a", "b", "label"], *records])
     return folder / "d.csv"
+
+
+def row_shards(folder: Path, records: list[Record]) -> Path:
+    """A record a file, each with the header."""
+    for number, record in enumerate(records):
+        (folder / f"train-{number}").mkdir()
+        rows(folder / f"train-{number}", [record]).rename(folder / f"train-{number}.csv")
+        (folder / f"train-{number}").rmdir()
+    return folder
+
+
+def at_an_address(write: Callable[[Path, list[Record]], Path]) -> Callable[[Path, list[Record]], str]:
+    """Read in place from a server of files: what a file system lists and gives by ranges."""
+
+    def written(folder: Path, records: list[Record]) -> str:
+        path = write(folder, records)
+        fsspec.filesystem("memory").pipe(f"/neighbours/{path.name}", path.read_bytes())
+        return f"memory://neighbours/{path.name}"
+
+    return written
 
 
 def arrays(kind: str) -> Callable[[Path, list[Record]], Path]:
@@ -165,6 +194,38 @@ def hugging_face(_: Path, records: list[Record]) -> Any:
     return datasets.Dataset.from_list([dict(zip(("a", "b", "label"), record, strict=True)) for record in records])
 
 
+def lazy_frame(_: Path, records: list[Record]) -> Any:
+    return polars_frame(_, records).lazy()
+
+
+def arrow_table(_: Path, records: list[Record]) -> Any:
+    """By a schema that its owner wrote, a chunk a record."""
+    schema = pa.schema({"a": pa.float64(), "b": pa.int64(), "label": pa.int64()})
+    named = [dict(zip(schema.names, record, strict=True)) for record in records]
+    return pa.concat_tables([pa.Table.from_pylist([record], schema=schema) for record in named])
+
+
+def arrow_dataset(_: Path, records: list[Record]) -> Any:
+    return pyarrow.dataset.dataset(arrow_table(_, records))
+
+
+def stream(_: Path, records: list[Record]) -> Any:
+    return datasets.Dataset(arrow_table(_, records)).to_iterable_dataset()
+
+
+class Indexed(Dataset[Any]):
+    """A record at a time, as torch's datasets give them."""
+
+    def __init__(self, _: Path, records: list[Record]) -> None:
+        self.records = records
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.records[place][:-1], self.records[place][-1]
+
+
 def two_lists(_: Path, records: list[Record]) -> Any:
     return [record[:-1] for record in records], [record[-1] for record in records]
 
@@ -204,6 +265,11 @@ ANY_AS_TYPED = st.tuples(
 ANY_NUMBER = st.tuples(
     *[st.one_of(st.none(), st.integers(-9, 9), st.floats())] * 2, st.sampled_from([None, 0, 1, 2, 0.5])
 )
+ANY_TYPED = st.tuples(
+    st.one_of(st.none(), st.floats()),
+    st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+    st.one_of(st.none(), st.integers(-1, 3)),
+)
 ANY_LENGTH = st.lists(st.one_of(ANY_VALUE, st.lists(st.integers(), max_size=2)), min_size=1, max_size=4).map(tuple)
 ANY_ROW = st.lists(
     st.sampled_from(["1", "", "nan", "1e999", SECRET, "a\nb", 'say "a"', "dog", "0"]), min_size=1, max_size=4
@@ -229,8 +295,15 @@ READERS = {
     "json, lists": Reader(lines, LINES, json_line(), {"number_columns": ["v"], "feature_length": 3}),
     "json, table": Reader(lines, LINES, json_line(), {"columns": ["a", "b"]}),
     "json, undeclared": Reader(lines, LINES, json_line()),
+    "json, at an address": Reader(at_an_address(lines), LINES, json_line(), {"number_columns": ["a", "b"]}),
+    "parquet, at an address": Reader(
+        at_an_address(tables("parquet", LIST_TABLE)), LISTS, ANY_LIST, {"feature_length": 3}
+    ),
+    "parquet, shards": Reader(tables("shards", LIST_TABLE), LISTS, ANY_LIST, {"feature_length": 3}),
     "json, shards": Reader(shards, LINES, json_line(), {"number_columns": ["a", "b"]}),
     "csv, numbers": Reader(rows, [["1", "2", "cat"], ["3", "4", "dog"], ["5", "6", "0"]], ANY_ROW),
+    "csv, shards": Reader(row_shards, [["1", "2", "cat"], ["3", "4", "dog"], ["5", "6", "0"]], ANY_ROW),
+    "csv, at an address": Reader(at_an_address(rows), [["1", "2", "cat"], ["3", "4", "dog"], ["5", "6", "0"]], ANY_ROW),
     "csv, chosen": Reader(
         rows, [["1", "2", "cat"], ["x", "4", "dog"], ["", "6", "0"]], ANY_ROW, {"number_columns": ["b"]}
     ),
@@ -256,6 +329,13 @@ READERS = {
     "pandas, labels apart": Reader(one_frame_and_labels, INTEGERS, ANY_THREE),
     "polars, numbers": Reader(polars_frame, INTEGERS, ANY_AS_TYPED),
     "polars, table": Reader(polars_frame, INTEGERS, ANY_AS_TYPED, {"columns": ["b", "a"]}),
+    "polars, lazy": Reader(lazy_frame, INTEGERS, ANY_AS_TYPED),
+    "arrow table, numbers": Reader(arrow_table, INTEGERS, ANY_TYPED),
+    "arrow table, cells": Reader(arrow_table, INTEGERS, ANY_TYPED, {"columns": ["b", "a"]}),
+    "arrow dataset": Reader(arrow_dataset, INTEGERS, ANY_TYPED),
+    "stream": Reader(stream, INTEGERS, ANY_TYPED),
+    "torch, numbers": Reader(Indexed, INTEGERS, ANY_LENGTH, {"feature_length": 2}),
+    "torch, rows": Reader(Indexed, TEXTS, ANY_LENGTH, {"columns": ["a", "b"]}),
     "hugging face, numbers": Reader(hugging_face, [(1, 2, 0), (3, 4, 1), (5, 6, 0)], ANY_NUMBER),
     "hugging face, classes undeclared": Reader(
         hugging_face, [(1, 2, 0), (3, 4, 1), (5, 6, 0)], ANY_NUMBER, {"classes": "ClassLabel"}
@@ -274,20 +354,25 @@ class Seen:
     public: Any
     records: Any
     error: str | None = None
+    hashes: frozenset[str] = frozenset()
 
 
 def look(reader: Reader, records: list[Record]) -> Seen:
     with tempfile.TemporaryDirectory() as name:
         options = {"classes": CLASSES, **reader.options}
         public: Any = None
+        hashes: frozenset[str] = frozenset()
         try:
             source = open_dataset(reader.write(Path(name), records), **options)
-            public = replace(source.schema, records=1)
+            assert source.schema.records == len(records)
+            public = replace(source.schema, records=1), source.number_names, source.travels
+            hashes = frozenset(content_hashes(source))
             found = source.read()
         except InvalidInput as error:
-            message = str(error).replace(name, "")
-            return Seen(message if public is None else public, None, message)
-        return Seen(public, [(repr(x.tolist()), int(y)) for x, y in zip(found.x, found.y, strict=True)])
+            message = f"{error.field}: {error}".replace(name, "")
+            return Seen(message if public is None else public, None, message, hashes)
+        read = [(repr(x.tolist()), int(y)) for x, y in zip(found.x, found.y, strict=True)]
+        return Seen(public, read, None, hashes)
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -304,9 +389,74 @@ def test_a_record_more_changes_nothing_but_itself(name: str, data: st.DataObject
         assert found.public == without.public
         assert found.error == neighbours[0].error
         assert SECRET not in str(found.error)
+        if not name.startswith("folder") and "shards" not in name and "address" not in name:
+            # Files of records have a hash each.
+            assert len(found.hashes) == len(without.hashes)
+            assert not found.hashes & without.hashes or name in ("npy", "idx")
         if found.records is not None and name.startswith("folder"):
             # Folders sort by class.
             assert len(found.records) == 4
             assert not [one for one in without.records if found.records.count(one) < without.records.count(one)]
         elif found.records is not None:
             assert found.records[:place] + found.records[place + 1 :] == without.records
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(FEW, max_examples=5)
+@given(data=st.data())
+def test_another_record_changes_nothing_but_itself(name: str, data: st.DataObject) -> None:
+    """The same for the other relation of neighbours: one record's content replaced."""
+    reader = READERS[name]
+    before, record = look(reader, reader.plain), data.draw(reader.any_record)
+    for place in range(len(reader.plain)):
+        found = look(reader, [*reader.plain[:place], record, *reader.plain[place + 1 :]])
+        assert found.public == before.public
+        assert SECRET not in str(found.error)
+        if found.records is not None and not name.startswith("folder"):
+            others = [one for at, one in enumerate(before.records) if at != place]
+            assert found.records[:place] + found.records[place + 1 :] == others
+
+
+def forms(table: pa.Table, folder: Path) -> dict[str, Any]:
+    """The same records in every form that is held in memory."""
+    frame = table.to_pandas()
+    names = [name for name in table.column_names if name != "label"]
+    return {
+        **{kind: held(kind, table, folder) for kind in ("table", "pandas", "polars", "datasets")},
+        "nullable": frame.convert_dtypes(),
+        "objects": frame.astype(object),
+        "arrow types": table.to_pandas(types_mapper=pandas.ArrowDtype),
+        "lazy": polars.from_arrow(table).lazy(),
+        "arrow dataset": pyarrow.dataset.dataset(table),
+        "batch": table.combine_chunks().to_batches()[0],
+        "stream": datasets.Dataset(table).to_iterable_dataset(),
+        "apart": (frame[names], frame["label"]),
+        "rows": (frame[names].astype(object).to_numpy(), frame["label"].tolist()),
+    }
+
+
+# Ledgers know data by these.
+KEPT = {
+    "numbers": "98ffe9a204c03fef0bc90a7c509ba4e77aaf4afcb8dfe382be6e3e0e3d47bf5f",
+    "cells": "95504ef7ffba9062c813516157d0d2a70e9b809a23c994eec49e84af9b818eee",
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_equal_content_has_one_hash_in_every_form(kind: str, tmp_path: Path) -> None:
+    """Frames have a second one, of all their columns. Another record, or one more, changes it."""
+    texts = kind == "cells"
+    declared: dict[str, Any] = {"columns" if texts else "number_columns": ["a", "b"]}
+    cells = {"a": ["x", "", "1"] if texts else [1.5, -0.0, 3.0], "b": [1, 2, 2**40], "label": [0, 1, 0]}
+    longer = {name: [*some, some[0]] for name, some in cells.items()}
+    found = []
+    for content in (cells, longer, {**cells, "b": [1, 2, 3]}):
+        hashes = set()
+        for name, data in forms(pa.table(content), tmp_path).items():
+            source = open_dataset(data, classes=2, **({} if name == "rows" and not texts else declared))
+            assert records_hash(source) in content_hashes(source)
+            hashes.add(records_hash(source))
+        assert len(hashes) == 1
+        found += hashes
+    assert found[0] == KEPT[kind]
+    assert len(set(found)) == 3
