@@ -67,7 +67,7 @@ class Membership(ModelColumns, ModelFiles, Recorded, Command["MembershipRisk"]):
         import numpy as np
 
         from privmix.attacks.membership import MembershipConfig, infer_membership
-        from privmix.jobs.features import features_of_all
+        from privmix.jobs.features import features_in_memory
         from privmix.jobs.membership import OWN_ONLY, STATEMENTS, MembershipRisk, Target
         from privmix.jobs.models import Model, has_splits, open_for_model
         from privmix.jobs.places import check_writable
@@ -96,7 +96,7 @@ class Membership(ModelColumns, ModelFiles, Recorded, Command["MembershipRisk"]):
             open_for_model(facts, extractor, data, part, self.as_columns())
             for data, part in ((self.data, self.members), (others, split))
         ]
-        records = features_of_all([one.source for one in opened], extractor, progress)
+        records = features_in_memory([one.source for one in opened], extractor, progress)
         inside = opened[0].schema.records
         target.check_count(inside)
         found = infer_membership(

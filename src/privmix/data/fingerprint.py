@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.files import know_hash, known_hash, reading
-from privmix.data.remote import is_remote, local_path, remote_digests
+from privmix.data.remote import is_remote, local_path, public_name, remote_digests
 from privmix.data.remote_files import as_remote
 from privmix.data.source import NUMERIC, Source
 from privmix.errors import StorageError
@@ -64,6 +64,18 @@ def hashed_files(source: Source) -> list[tuple[Path, str]]:
         with reading(file.parent, "data"):
             found.append((file, _file_hash(file)))
     return found
+
+
+def origin_files(source: Source, place: str | None) -> list[list[str]]:
+    """Return what a store's origin states about the files of its records; ``place`` is None in memory. Private."""
+    if place is None:
+        inputs, _ = next(iter(source._silent_chunks(1)))
+        # Among equal numbers, those of type uint8 are pixels.
+        return [["memory", str(inputs.dtype == np.uint8), records_hash(source)]]
+    if is_remote(place):
+        # No cheap sign shows changed remote content: hash it.
+        return [[public_name(place), fingerprint(place)]]
+    return [[str(path.resolve()), digest] for path, digest in hashed_files(source)]
 
 
 def _file_hash(path: Path) -> str:
@@ -124,7 +136,7 @@ def records_hash(source: Source) -> str:
     # Records that a reader would refuse are hashed too: refusing them is not the job of this function.
     hasher = hashlib.sha256(_RECORDS)
     try:
-        for inputs, labels in source._as_given(_BATCH):
+        for inputs, labels in source._chunks(0, source.schema.records, _BATCH):
             for values in (inputs, labels):
                 hasher.update(repr(values.shape[1:]).encode())
                 hasher.update(_canonical(values))

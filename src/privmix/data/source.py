@@ -142,10 +142,6 @@ class Source(ABC):
         # Batches call it before their last one, so that no caller gets all records of data that changed meanwhile.
         return
 
-    def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """All records, to compare the data with other data."""
-        return self._chunks(0, self.schema.records, size)
-
     def batches(self, size: int, first: int = 0, stop: int | None = None) -> Iterator[LabelledArray]:
         """Yield validated batches of at most ``size`` of the records ``first`` to before ``stop``, in order."""
         for x, raw_y in self._checked(size, first, stop):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,28 +21,13 @@ Rows = Generator[tuple[NDArray[Any], NDArray[Any]], None, None]
 
 
 class Encoder(Protocol):
-    """The place that computes features: this process (:class:`Here`) or workers of a cluster."""
+    """Workers that compute features, instead of this process."""
 
     def runtime(self) -> Mapping[str, Any]:
         """Causes of other last bits of features: see :meth:`privmix.features.Extractor.runtime`."""
 
     def rows(self, source: Source, writer: FeatureStoreWriter) -> Rows:
         """(b, d) features and (b,) labels in the order of the records, from the first one on that the store lacks."""
-
-
-@dataclass(frozen=True)
-class Here:
-    """Features are made by this process, one batch after the other."""
-
-    extractor: Extractor
-
-    def runtime(self) -> Mapping[str, Any]:
-        return self.extractor.runtime()
-
-    def rows(self, source: Source, writer: FeatureStoreWriter) -> Rows:
-        yield from self.extractor.rows(source, writer.rows)
-        # Workers of an attempt that this one finishes may have left theirs.
-        TileFolder.clear(writer.path)
 
 
 def write_features(
@@ -69,7 +53,6 @@ def write_features(
     kept = kept_features(path, extractor, made_from, schema)
     if kept is not None:
         return kept
-    encoder = Here(extractor) if encoder is None else encoder
     writer = FeatureStore.create(
         path,
         schema.records,
@@ -77,9 +60,9 @@ def write_features(
         schema=schema,
         extractor=store_facts(extractor, made_from),
         resume=True,
-        runtime=encoder.runtime(),
+        runtime=(encoder or extractor).runtime(),
     )
-    with writer, closing(encoder.rows(source, writer)) as rows:
+    with writer, closing(_rows(source, extractor, encoder, writer)) as rows:
         for features, labels in rows:
             writer.append(features, labels)
             if progress is not None:
@@ -87,6 +70,15 @@ def write_features(
         if check is not None:
             check()
         return writer.finish()
+
+
+def _rows(source: Source, extractor: Extractor, encoder: Encoder | None, writer: FeatureStoreWriter) -> Rows:
+    if encoder is not None:
+        yield from encoder.rows(source, writer)
+        return
+    yield from extractor.rows(source, writer.rows)
+    # Workers of an attempt that this one finishes may have left theirs.
+    TileFolder.clear(writer.path)
 
 
 def kept_features(

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from privmix import data as readers
 from privmix.data import Schema, Source, content_hashes
 from privmix.data.columns import first_of
-from privmix.data.fingerprint import fingerprint, hashed_files, listing_hash, records_hash
+from privmix.data.fingerprint import fingerprint, listing_hash, origin_files, records_hash
 from privmix.data.held import may_have_splits, settled
-from privmix.data.remote import is_remote, public_name
+from privmix.data.remote import is_remote
 from privmix.data.source import reads_places
 from privmix.data.spool import Spool
 from privmix.errors import InvalidInput
@@ -142,19 +140,14 @@ class Dataset:
         read = {name: columns[name] for name in _READ_BY if columns[name] != usual[name]}
         # Earlier versions took numbers for places there.
         labels = {} if reads_places(self.schema.classes) else {"labels": "by name"}
-        return {**self._made_of(), **({"columns": read} if read else {}), **labels}
+        files = origin_files(self.source, self.place)
+        return {"split": self.split, "files": files, **({"columns": read} if read else {}), **labels}
 
-    def _made_of(self) -> dict[str, Any]:
-        if self.place is None:
-            inputs, _ = next(iter(self.source._silent_chunks(1)))
-            # Among equal numbers, those of type uint8 are pixels.
-            files = [["memory", str(inputs.dtype == np.uint8), records_hash(self.source)]]
-            return {"split": self.split, "files": files}
-        if is_remote(self.place):
-            # No cheap sign shows changed remote content: hash it.
-            return {"split": self.split, "files": [[public_name(self.place), fingerprint(self.place)]]}
-        found = hashed_files(self.source)
-        return {"split": self.split, "files": [[str(path.resolve()), digest] for path, digest in found]}
+    def check_unchanged(self, made_from: Mapping[str, Any]) -> None:
+        """Raise if files differ by now from those of this origin; untouched files are not hashed again."""
+        self.source.check_unchanged()
+        if self.place is not None and not is_remote(self.place) and self.origin() != made_from:
+            raise InvalidInput("data", self.place, "files that do not change while they are read")
 
 
 def shown_names(names: Mapping[str, Sequence[str]]) -> str:

@@ -26,7 +26,7 @@ from privmix.features.tabular import Tabular
 from privmix.jobs.budget import JobCost
 from privmix.jobs.counting import Counted, check_same_persons, count, spending
 from privmix.jobs.dataset import PUBLISHED_NAMES, shown_names
-from privmix.jobs.features import records_of
+from privmix.jobs.features import features_place, records_of
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.options import TABLE
 from privmix.jobs.persons import check_persons, records_of_each
@@ -371,18 +371,12 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             assert whose is not None
             check_same_persons(planned.counted, whose)
             check_persons(len(records_of_each(whose)), planned.plan)
-        run = work.run
-        return records_of(
-            self.opened,
-            planned.extractor,
-            whose,
-            None if self.store is None else Path(self.store),
-            lambda: run.features_folder,
-            self.machine.memory_gb,
-            progress,
-            cluster=self.machine.cluster if planned.engine == "ray" else None,
-            workers=self.machine.workers,
-        )
+        machine, extractor = self.machine, planned.extractor
+        cluster = machine.cluster if planned.engine == "ray" else None
+        store = None if self.store is None else Path(self.store)
+        place = features_place(self.opened, extractor, store, work.run.features_folder, cluster)
+        given = (self.opened, extractor, whose, place, machine.memory_gb, progress)
+        return records_of(*given, cluster=cluster, workers=machine.workers)
 
     def compute(self, planned: Planned, work: Work, records: Any, progress: Progress) -> Certificate:
         assert isinstance(work.run, ReleaseRun)

@@ -26,7 +26,7 @@ from privmix.errors import REFUTED, WITHHELD, InvalidInput, StorageError, check_
 from privmix.features import Extractor, from_spec
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
-from privmix.jobs.features import records_of, sorted_store
+from privmix.jobs.features import features_place, records_of, sorted_store
 from privmix.jobs.machine import machine_of
 from privmix.jobs.persons import Persons, records_of_each, said_of
 from privmix.jobs.places import check_store
@@ -240,8 +240,8 @@ def _records(
 ) -> tuple[PrivateRecords | FeatureStore, SpotChecks | None]:
     """Return what is mixed, and what spot checks found of it where it came from a store."""
     if place is None:
-        made = records_of(dataset, extractor, whose, None, lambda: scratch / "features", memory_gb, progress)
-        return made, None
+        chosen = features_place(dataset, extractor, None, scratch / "features")
+        return records_of(dataset, extractor, whose, chosen, memory_gb, progress), None
     store = FeatureStore.open(place)
     if store.features.shape != (dataset.schema.records, extractor.output_dim(dataset.schema.input_shape)):
         raise InvalidInput("features_store", WITHHELD, "a store of these records, by this extractor")
