@@ -25,13 +25,14 @@ import numpy as np
 import common
 from bench_designs import data
 from privmix.designs import Classwise, Moments, Poisson
-from privmix.engine import PrivateRecords
-from privmix.features import MiniLm
+from privmix.engine.rows import PrivateRecords
+from privmix.features.text import MiniLm
 from privmix.jobs.class_texts import NAMES, class_prior
-from privmix.learning import DiscriminantClassifier
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.publication import ReleasedDataset
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.publication.dataset import ReleasedDataset
+from privmix.releases.api import release_to_memory
 
 RUNS = common.RESULTS / "class_descriptions_runs.json"
 DESCRIPTIONS = json.loads((Path(__file__).parent / "banking77_descriptions.json").read_text())

@@ -27,13 +27,15 @@ from numpy.typing import NDArray
 import common
 import privmix as pm
 from privmix.designs import Classwise, Moments
-from privmix.engine import PrivateRecords
-from privmix.features import Identity, parse_features
-from privmix.features.base import Usual
+from privmix.engine.rows import PrivateRecords
+from privmix.features.base import Usual, parse_features
+from privmix.features.identity import Identity
 from privmix.features.projected import Projected
-from privmix.learning import LEARNERS, DataModel
+from privmix.learning.base import LEARNERS
+from privmix.learning.data_model import DataModel
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig, choose_design
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.releases.api import release_to_memory
 
 Arrays = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]
 DELTA, SEEDS, TRAININGS = 1e-5, 3, 2

@@ -26,13 +26,15 @@ from sklearn.linear_model import LogisticRegression
 
 import common
 from privmix.data import open_dataset
-from privmix.engine import PrivateRecords
-from privmix.features import parse_features
-from privmix.learning import LEARNERS, DataModel
+from privmix.engine.rows import PrivateRecords
+from privmix.features.base import parse_features
+from privmix.learning.base import LEARNERS
+from privmix.learning.data_model import DataModel
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import PlannerChoice, ReleaseConfig, choose_design
 from privmix.planning.choice import labels
-from privmix.plans import made_by
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.plans.registry import made_by
+from privmix.releases.api import release_to_memory
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "designs_runs.json"

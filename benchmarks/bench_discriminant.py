@@ -26,10 +26,13 @@ import common
 from bench_designs import data as stored_features
 from privmix.designs import Classwise, Moments, Poisson
 from privmix.designs.moments.learner import SecondMomentsClassifier
-from privmix.engine import PrivateRecords
-from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier, ReleaseLearner
+from privmix.engine.rows import PrivateRecords
+from privmix.learning.base import ReleaseLearner
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.releases.api import release_to_memory
 
 RUNS = common.RESULTS / "discriminant_runs.json"
 DELTA = 1e-5

@@ -26,12 +26,14 @@ import common
 from bench_designs import data as sentences
 from privmix.accounting import published_noise_multiplier
 from privmix.designs import Hierarchical, Poisson
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
-from privmix.learning import LEARNERS, GeneralizedKLClassifier
+from privmix.learning.base import LEARNERS
+from privmix.learning.kl import GeneralizedKLClassifier
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import made_by
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.plans.registry import made_by
+from privmix.releases.api import release_to_memory
 
 RUNS = common.RESULTS / "hierarchical_runs.json"
 DELTA, EPSILONS = 1e-5, (1.0, 8.0)

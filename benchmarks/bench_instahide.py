@@ -42,11 +42,13 @@ from privmix.accounting import Adjacency, FixedSizeSampled, Laplace, Repeated
 from privmix.accounting.pure import published_instahide_epsilon
 from privmix.data import open_dataset
 from privmix.designs import Fixed, Moments
-from privmix.engine import PrivateRecords
-from privmix.learning import LEARNERS
+from privmix.engine.rows import PrivateRecords
+from privmix.learning.base import LEARNERS
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, made_by
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
+from privmix.releases.api import release_to_memory
 
 RUNS = common.RESULTS / "instahide_runs.json"
 BREAK_RUNS = common.RESULTS / "instahide_break_runs.json"

@@ -22,7 +22,7 @@ import numpy as np
 
 import common
 from privmix.data import open_dataset
-from privmix.features import parse_features
+from privmix.features.base import parse_features
 from privmix.planning import ReleaseConfig
 from privmix.research.inversion.picture import draw_inversion
 from privmix.research.inversion.search import InversionConfig

@@ -47,10 +47,11 @@ import privmix as pm
 from bench_designs import CACHE
 from bench_synthesis import IMAGES, made
 from bench_training_ablation import climb, in_words, student
-from privmix import named, research
+from privmix import named
 from privmix.data import open_dataset
 from privmix.data.public_share import PublicShare, split_off
-from privmix.procedural import get_generator
+from privmix.procedural.base import get_generator
+from privmix.research.synthesis.verb import synthesise
 
 RUNS = common.RESULTS / "ladder_runs.json"
 Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -226,7 +227,7 @@ def pool(folder: Path, name: str) -> Images:
     if not (folder / f"pool-{name}").exists():
         if name == "swept":
             where = {"out": folder / "pool-swept", "work": folder / "work-swept"}
-            research.synthesise(folder / "public.npz", images=5_000, **where, **SWEPT)
+            synthesise(folder / "public.npz", images=5_000, **where, **SWEPT)
         else:
             made(folder, name, IMAGES[name])
     return images(folder / f"pool-{name}" / "train.npz")

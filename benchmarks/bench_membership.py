@@ -25,36 +25,34 @@ from sklearn.linear_model import LogisticRegression
 
 import common
 from privmix.accounting import tradeoff_curve
-from privmix.attacks.membership import (
-    DpSgdTrainer,
-    EstimatorTrainer,
-    MembershipConfig,
+from privmix.attacks.membership.attack import MembershipConfig, score_records
+from privmix.attacks.membership.references import deal_records
+from privmix.attacks.membership.roc import auc_interval, roc_with_band, tpr_at
+from privmix.attacks.membership.scores import (
     ReferenceModels,
-    ReferenceTrainer,
-    ReleaseTrainer,
-    auc_interval,
+    class_scores,
     fit_temperature,
-    roc_with_band,
-    tpr_at,
+    gives_probabilities,
     true_class_logits,
 )
-from privmix.attacks.membership.attack import score_records
-from privmix.attacks.membership.references import deal_records
-from privmix.attacks.membership.scores import class_scores, gives_probabilities
+from privmix.attacks.membership.trainers import DpSgdTrainer, EstimatorTrainer, ReferenceTrainer, ReleaseTrainer
 from privmix.certificate.certificate import Certificate
 from privmix.data import open_dataset
 from privmix.designs.moments.learner import SecondMomentsClassifier
-from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
-from privmix.features import parse_features
-from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier
+from privmix.engine.rows import PrivateRecords
+from privmix.features.base import parse_features
 from privmix.learning.base import ReleaseLearner
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan
+from privmix.plans.plan import Plan
 from privmix.releases.folder import assemble
 from privmix.reports.style import COLOURS, new_figure, save_figure
-from privmix.training import ModelFacts, Trainer, TrainingConfig
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.trainer import Trainer
 
 RUNS = common.RESULTS / "membership_runs.json"
 CACHE = common.RESULTS.parent / "cache"

@@ -28,9 +28,12 @@ import torch
 
 import common
 from bench_training_ablation import CLASSES, CROP, DELTA, LAST, RECORDS, features, in_words, raw, settings, student
-from privmix.features import get_extractor
+from privmix.features.base import get_extractor
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import ModelFacts, Trainer, TrainingRecords, ViewConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
+from privmix.training.views.config import ViewConfig
 
 RUNS = common.RESULTS / "microbatches_runs.json"
 RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

@@ -35,7 +35,8 @@ from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.gradients.strategies import GhostGradients, VmapGradients
-from privmix.training.models import ReluCNN, ResNet9, TanhCNN, WideResNet
+from privmix.training.models.small import ReluCNN, ResNet9, TanhCNN
+from privmix.training.models.wide_resnet import WideResNet
 
 RUNS: Final = Path(__file__).parent / "results" / "neighbours_runs.json"
 ROOM: Final = 2.0**-10

@@ -21,12 +21,12 @@ import common
 from privmix.accounting import calibrate, get_accountant
 from privmix.commands.account.compare import noise_comparison
 from privmix.designs import Fixed, Poisson
-from privmix.engine import PrivateRecords
-from privmix.learning import DiscriminantClassifier
+from privmix.engine.rows import PrivateRecords
+from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.progress import silent
-from privmix.releases import release_to_memory
+from privmix.releases.api import release_to_memory
 from privmix.reports.pictures import draw_noise_comparison
 from privmix.rounding import rounded_up
 

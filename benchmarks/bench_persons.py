@@ -47,17 +47,20 @@ from privmix.accounting.pricing import count_noise
 from privmix.data import FeatureStore, Schema
 from privmix.data.persons import numbered
 from privmix.designs import Classwise, Moments, Poisson, ThreeStage, TwoStage
-from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
 from privmix.engine.grouping import store_by_person
-from privmix.features import Identity
+from privmix.engine.rows import PrivateRecords
+from privmix.features.identity import Identity
 from privmix.features.projected import Projected
-from privmix.learning import LEARNERS
+from privmix.learning.base import LEARNERS
 from privmix.mechanisms.private_count import private_count
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import release_to_memory
-from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
+from privmix.releases.api import release_to_memory
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 
 RUNS = common.RESULTS / "persons_runs.json"
 DELTA: Final = 1e-5

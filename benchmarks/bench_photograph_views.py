@@ -29,11 +29,16 @@ from sklearn.linear_model import LogisticRegression
 import common
 from bench_photographs import CLASSES, DATA, DELTA, STAGES, data
 from privmix.data import ArraySource, open_dataset
-from privmix.features import parse_features
+from privmix.features.base import parse_features
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import ModelFacts, PublicData, Trainer, TrainingConfig, TrainingRecords, ViewConfig
+from privmix.training.config import TrainingConfig
+from privmix.training.examples import PublicData
+from privmix.training.facts import ModelFacts
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Crop, Flip
 from privmix.training.views.bank import ViewBank
+from privmix.training.views.config import ViewConfig
 
 RUNS = common.RESULTS / "photograph_views_runs.json"
 SEARCH = common.RESULTS / "photograph_views_search.json"

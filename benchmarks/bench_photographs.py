@@ -31,17 +31,23 @@ from sklearn.linear_model import LogisticRegression
 import common
 from privmix.data import open_dataset
 from privmix.designs import Allocation, Classwise, Fixed, Hierarchical, Moments, Poisson, ThreeStage, TwoStage
-from privmix.engine import PrivateRecords
-from privmix.features import parse_features
+from privmix.engine.rows import PrivateRecords
+from privmix.features.base import parse_features
 from privmix.features.projected import Projected
-from privmix.learning import LEARNERS, DataModel
+from privmix.learning.base import LEARNERS
+from privmix.learning.data_model import DataModel
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig, choose_design
-from privmix.releases import release_to_memory
+from privmix.releases.api import release_to_memory
 from privmix.reports.style import new_figure, save_figure
-from privmix.research.rivals import GaussianMixing, Hermite, Merf
 from privmix.research.rivals.embedding import generator
-from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
+from privmix.research.rivals.embedding.hermite import Hermite
+from privmix.research.rivals.embedding.merf import Merf
+from privmix.research.rivals.gaussian_mixing.plan import GaussianMixing
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 from rivals import adassp, gaussian_heads, prototypes
 from rivals.task import Task, clipped
 

@@ -30,22 +30,14 @@ import numpy as np
 import common
 import poisoning_pictures as pictures
 from privmix.data import open_dataset
-from privmix.research.poisoning import (
-    PoisoningResult,
-    PoisoningScene,
-    Trial,
-    TrialConfig,
-    Victim,
-    VictimConfig,
-    VictimImages,
-    parse_attack,
-    parse_defence,
-    run_trials,
-)
-from privmix.research.poisoning.base import Case
-from privmix.research.poisoning.kept import KeptTrials
+from privmix.research.poisoning.base import Case, parse_attack, parse_defence
+from privmix.research.poisoning.images import VictimImages
+from privmix.research.poisoning.kept import KeptTrials, Trial
 from privmix.research.poisoning.order import PairComparison, check_order
+from privmix.research.poisoning.scene import PoisoningScene
+from privmix.research.poisoning.trials import PoisoningResult, TrialConfig, run_trials
 from privmix.research.poisoning.victims.extractor import held_apart, pretrained
+from privmix.research.poisoning.victims.ordinary import Victim, VictimConfig
 
 RUNS = common.RESULTS / "poisoning_runs.json"
 CLEAN_RUNS = common.RESULTS / "poisoning_clean_runs.json"

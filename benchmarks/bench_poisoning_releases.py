@@ -32,10 +32,13 @@ import numpy as np
 import common
 from privmix.audits.bounds import clopper_pearson
 from privmix.data import open_dataset
-from privmix.plans import Design, design_named
-from privmix.research.poisoning import PoisoningScene, Victim, VictimImages, parse_attack, parse_defence
-from privmix.research.poisoning.base import Case
+from privmix.plans.design import Design
+from privmix.plans.registry import design_named
+from privmix.research.poisoning.base import Case, parse_attack, parse_defence
 from privmix.research.poisoning.defences.release import MixupDefence
+from privmix.research.poisoning.images import VictimImages
+from privmix.research.poisoning.scene import PoisoningScene
+from privmix.research.poisoning.victims.ordinary import Victim
 from privmix.rounding import rounded_up
 
 RUNS = common.RESULTS / "poisoning_releases_runs.json"

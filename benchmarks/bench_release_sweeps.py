@@ -58,15 +58,18 @@ from privmix.accounting import (
 from privmix.accounting import epsilon as price
 from privmix.data import open_dataset
 from privmix.designs import Fixed, Poisson, RandomWeight
-from privmix.engine import PrivateRecords
-from privmix.features import get_extractor, parse_features
+from privmix.engine.rows import PrivateRecords
+from privmix.features.base import get_extractor, parse_features
 from privmix.jobs.fitting import encoded
-from privmix.learning import DiscriminantClassifier, GeneralizedKLClassifier, NoiseAwareRidgeClassifier
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.kl import GeneralizedKLClassifier
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.mechanisms.clipping import clip_l2
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.planning.theory import best_mixup_degree
-from privmix.publication import ReleasedDataset
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.publication.dataset import ReleasedDataset
+from privmix.releases.api import release_to_memory
 from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.research.collapse.measures import measure_collapse
 

@@ -38,16 +38,21 @@ from bench_designs import data as stored_features
 from bench_utility import features as utility_features
 from privmix.accounting import Adjacency, Gaussian, calibrate
 from privmix.designs import Classwise
-from privmix.engine import PrivateRecords
-from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier
+from privmix.engine.rows import PrivateRecords
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Design
-from privmix.publication import RecordTransform, ReleasedDataset
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.plans.design import Design
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
+from privmix.releases.api import release_to_memory
 from privmix.reports.style import COLOURS, new_figure, save_figure
-from privmix.research.rivals import EmbeddingPlan, GaussianMixing, Hermite, Merf
 from privmix.research.rivals.embedding.engine import EmbeddingSums
+from privmix.research.rivals.embedding.hermite import Hermite
 from privmix.research.rivals.embedding.learner import ClassEmbeddingClassifier
+from privmix.research.rivals.embedding.merf import Merf
+from privmix.research.rivals.embedding.plan import EmbeddingPlan
+from privmix.research.rivals.gaussian_mixing.plan import GaussianMixing
 from rivals import adassp, audits, dppro, gaussian_heads, prototypes, sketches
 from rivals.task import Task, clipped
 

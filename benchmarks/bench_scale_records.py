@@ -40,13 +40,13 @@ import common
 from privmix import extract_features
 from privmix.data import FeatureStore, Schema
 from privmix.designs.moments.engine import MomentsEngine
-from privmix.engine import ReleaseEngine
 from privmix.engine.ray import Cluster
 from privmix.engine.records import RecordUnits, Tile, cores
-from privmix.features import parse_features
+from privmix.engine.rows import ReleaseEngine
+from privmix.features.base import parse_features
 from privmix.mechanisms.membership import RECORD_TILE
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams
 
 RUNS: Final = common.RESULTS / "scale_records_runs.json"
 CACHE: Final = Path(__file__).parent / "cache"

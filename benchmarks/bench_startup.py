@@ -52,7 +52,7 @@ if ADULT.exists():
 # One reservation a dataset, so that there is something to show.
 LEDGER = f"""
 from privmix.accounting import Gaussian
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 ledger = Ledger.create("{URL}")
 ledger.add_dataset("patients", epsilon=4.0, delta=1e-5)
 ledger.reserve("patients", Gaussian(3.0), purpose="benchmark")

@@ -50,10 +50,11 @@ from torch import nn
 from torch.nn import functional
 
 import common
-from privmix import research, split
+from privmix import split
 from privmix.data import open_dataset
 from privmix.research.synthesis.metrics import classification_accuracy, frechet_distance, near_copies, precision_recall
 from privmix.research.synthesis.quality import LabelledImages, Measure
+from privmix.research.synthesis.verb import synthesise
 from privmix.training.views.augment import parse_augmentations
 from privmix.training.views.augmentation import augment
 from privmix.training.views.record_random import RecordRandom
@@ -149,9 +150,7 @@ def made(cache: Path, name: str, images: int) -> LabelledImages:
                 keep(cache / f"cpu-{name}.json", spent)
                 print(f"{name}: {stage} {done}/{total}", flush=True)
 
-        research.synthesise(
-            cache / "public.npz", out=out, work=cache / work, images=images, progress=tell, **MODEL | how
-        )
+        synthesise(cache / "public.npz", out=out, work=cache / work, images=images, progress=tell, **MODEL | how)
         keep(cache / f"cpu-{name}.json", spent)
     return LabelledImages.of(open_dataset(out, split="train"))
 

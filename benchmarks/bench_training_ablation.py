@@ -36,22 +36,18 @@ from scipy import stats
 
 import common
 from privmix.data import open_dataset
-from privmix.features import get_extractor
+from privmix.features.base import get_extractor
 from privmix.mechanisms.streams import SecretStreams
-from privmix.procedural import get_generator
-from privmix.training import (
-    ExecutionConfig,
-    ExtendedConfig,
-    ModelFacts,
-    OptimiserConfig,
-    PublicData,
-    Trainer,
-    TrainingConfig,
-    TrainingRecords,
-    ViewConfig,
-    WarmUpConfig,
-)
+from privmix.procedural.base import get_generator
+from privmix.training.config import OptimiserConfig, TrainingConfig
+from privmix.training.examples import PublicData
+from privmix.training.facts import ModelFacts
+from privmix.training.gradients.config import ExecutionConfig
+from privmix.training.public.config import ExtendedConfig, WarmUpConfig
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Crop
+from privmix.training.views.config import ViewConfig
 
 RUNS = common.RESULTS / "training_ablation_runs.json"
 DELTA, RECORDS, PUBLIC, HELD = 1e-5, 2000, 600, 5000

@@ -25,9 +25,13 @@ import numpy as np
 
 import common
 from privmix.data import open_dataset
-from privmix.features import get_extractor, write_features
+from privmix.features.base import get_extractor
+from privmix.features.cache import write_features
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 
 RUNS = common.RESULTS / "training_linear_runs.json"
 AGAIN = common.RESULTS / "training_linear_again_runs.json"

@@ -45,10 +45,14 @@ from bench_training_ablation import (
     warm,
 )
 from bench_training_ablation import RUNS as TUNED
-from privmix.features import get_extractor
+from privmix.features.base import get_extractor
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import ExtendedConfig, ModelFacts, Trainer, TrainingRecords, ViewConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.public.config import ExtendedConfig
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Affine, Blur, Cutout, Jitter, Noise, OneOf, Sobel
+from privmix.training.views.config import ViewConfig
 
 RUNS = common.RESULTS / "training_sweeps_runs.json"
 

@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 import common
 from bench_designs import data as stored_features
 from privmix.designs import Moments, ThreeStage, TwoStage
-from privmix.engine import PrivateRecords
-from privmix.learning import LEARNERS
+from privmix.engine.rows import PrivateRecords
+from privmix.learning.base import LEARNERS
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.releases.api import release_to_memory
 
 RUNS = common.RESULTS / "two_stage_runs.json"
 DELTA = 1e-5

@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 import common
 from privmix.accounting import Adjacency, FixedSizeSampled, Gaussian, Repeated, calibrate, published_noise_multiplier
 from privmix.data import open_dataset
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.features.base import get_extractor
-from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier
+from privmix.learning.kl import GeneralizedKLClassifier
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import ReleasePlan
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.plans.rows import ReleasePlan
+from privmix.releases.api import release_to_memory
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "utility_runs.json"

@@ -29,12 +29,13 @@ from numpy.typing import NDArray
 import common
 from bench_designs import CACHE
 from bench_ladder import PUBLIC, images, parted, rendered
-from privmix.procedural import get_generator
+from privmix.procedural.base import get_generator
 from privmix.research.synthesis.metrics import frechet_distance
 from privmix.research.synthesis.quality import Measure
-from privmix.training import PublicData, ViewConfig
+from privmix.training.examples import PublicData
 from privmix.training.facts import ImageLayout
 from privmix.training.views.augment import Crop, Jitter
+from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
 
 RUNS = common.RESULTS / "view_fid_runs.json"

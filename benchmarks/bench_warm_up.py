@@ -42,10 +42,11 @@ from bench_designs import CACHE
 from privmix.jobs.training import TrainingJob
 from privmix.mechanisms.streams import SecretStreams
 from privmix.research.curvature.hessian import curvature
-from privmix.training import PublicData, TrainingRecords
 from privmix.training.batches import Batch
 from privmix.training.dp_sgd import StepObserver
+from privmix.training.examples import PublicData
 from privmix.training.not_private import NotPrivateModel
+from privmix.training.records import TrainingRecords
 from privmix.training.trained import shaped
 
 RUNS = common.RESULTS / "warm_up_runs.json"

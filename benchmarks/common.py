@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 import editions
-from privmix.plans import design_named
+from privmix.plans.registry import design_named
 
 RESULTS = Path(__file__).parent / "results"
 CACHE = Path(os.environ.get("PRIVMIX_BENCH_CACHE", RESULTS.parent / "cache"))

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 import privmix as pm
 from privmix.data import open_dataset
 from privmix.data.persons import persons_in_column
-from privmix.features import parse_features
+from privmix.features.base import parse_features
 from privmix.scratch import ScratchFolder
 
 TABLES: Final = ("randhie", "insteval")

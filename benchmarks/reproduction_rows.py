@@ -29,37 +29,30 @@ from privmix.accounting.pure import published_instahide_epsilon
 from privmix.audits.audit import audit_plan
 from privmix.audits.bounds import clopper_pearson
 from privmix.designs import Hierarchical, Poisson
-from privmix.engine import PrivateRecords
-from privmix.features import get_extractor
-from privmix.learning import GeneralizedKLClassifier
+from privmix.engine.rows import PrivateRecords
+from privmix.features.base import get_extractor
+from privmix.learning.kl import GeneralizedKLClassifier
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.planning.theory import LinearTask, best_mixup_degree, honest_noise_multiplier, published_optimal_degree
-from privmix.plans import Plan
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.plans.plan import Plan
+from privmix.releases.api import release_to_memory
 from privmix.research.linear_regression import simulate_linear_regression
-from privmix.research.poisoning import (
-    PoisoningScene,
-    TrialConfig,
-    Victim,
-    VictimConfig,
-    VictimImages,
-    parse_attack,
-    parse_defence,
-    run_trials,
-)
-from privmix.research.poisoning.base import Case
+from privmix.research.poisoning.base import Case, parse_attack, parse_defence
+from privmix.research.poisoning.images import VictimImages
+from privmix.research.poisoning.scene import PoisoningScene
+from privmix.research.poisoning.trials import TrialConfig, run_trials
 from privmix.research.poisoning.victims.extractor import pretrained
+from privmix.research.poisoning.victims.ordinary import Victim, VictimConfig
 from privmix.rounding import rounded_down, rounded_up
-from privmix.training import (
-    ModelFacts,
-    PublicData,
-    Trainer,
-    TrainingConfig,
-    TrainingRecords,
-    ViewConfig,
-    WarmUpConfig,
-)
+from privmix.training.config import TrainingConfig
+from privmix.training.examples import PublicData
+from privmix.training.facts import ModelFacts
+from privmix.training.public.config import WarmUpConfig
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Crop
+from privmix.training.views.config import ViewConfig
 
 HOLDS, PRICE_ONLY, NEARLY, FAILS = "holds", "holds at the paper's noise only", "holds within 5%", "does not hold"
 UNDECIDED, UNTESTED = "not decided here", "not tested here"

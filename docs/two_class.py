@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency, Event, PoissonSampled, Repeated
 from privmix.designs.rows.worst_case import PoissonCase
 from privmix.engine.rows import RowBlock
-from privmix.learning import LEARNERS, Progress
-from privmix.learning.base import LinearLearner
+from privmix.learning.base import LEARNERS, LinearLearner
 from privmix.mechanisms.membership import ItemGroups, draw_blocks
 from privmix.mechanisms.sampling import ROW_TILE, Membership, Sampler
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import ReleasePlan, Setting, register
-from privmix.plans.rows import NoisyLabels
-from privmix.publication import RecordTransform, ReleasedDataset
+from privmix.plans.registry import register
+from privmix.plans.rows import NoisyLabels, ReleasePlan
+from privmix.plans.setting import Setting
+from privmix.progress import Progress
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
 
 
 def holds(first: int, rows: int, classes: int) -> NDArray[np.bool_]:

@@ -58,7 +58,7 @@ TORCH_LINES = (
 
 def lines(blocked: bool) -> None:
     from privmix.cli.main import run
-    from privmix.ledger import Ledger
+    from privmix.ledger.ledger import Ledger
 
     with open("visits.csv", "w", newline="") as stream:
         table = csv.writer(stream)

@@ -18,7 +18,7 @@ from privmix.cli.app import VERBS, app
 from privmix.cli.attack import ATTACKS, attack
 from privmix.cli.lazy_verbs import Verb, verbs_from_elsewhere
 from privmix.cli.verb import add_command
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 
 SOURCE = Path(__file__).parents[1] / "src" / "privmix"
 LAZY = sorted(path for path in SOURCE.rglob("__init__.py") if "lazily(__name__)" in path.read_text(encoding="utf-8"))

@@ -14,9 +14,10 @@ import pytest
 import privmix as pm
 from privmix.certificate.certificate import content_hash
 from privmix.errors import InvalidInput
-from privmix.features import Identity, Tabular
+from privmix.features.identity import Identity
+from privmix.features.tabular import Tabular
 from privmix.fields import is_printable, looks, printable
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.plan import check_classes
 from privmix.untrusted import check_texts
 

@@ -18,13 +18,13 @@ from privmix._registry import Registry, literals_of
 from privmix.data import open_dataset
 from privmix.data.reader import READERS, reader_of
 from privmix.errors import InvalidInput
-from privmix.learning import LEARNERS
+from privmix.learning.base import LEARNERS
 from privmix.mechanisms.plan import check_price
 from privmix.plans.registry import DESIGNS
-from privmix.procedural import GENERATORS
+from privmix.procedural.base import GENERATORS
 from privmix.reports.panel import PANELS
-from privmix.research.poisoning import ATTACKS, DEFENCES
-from privmix.research.poisoning.victims.networks import NETWORKS
+from privmix.research.poisoning.base import ATTACKS, DEFENCES
+from privmix.research.poisoning.victims.networks.base import NETWORKS
 from privmix.training.config import TrainingConfig
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.config import ExecutionConfig
@@ -32,9 +32,9 @@ from privmix.training.gradients.execution import choose_strategy
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES
 from privmix.training.mechanisms.base import MECHANISMS, plan_from_dict, plan_types
-from privmix.training.models import build_model, model_from_spec
 from privmix.training.models.base import MODELS
-from privmix.training.public import METHODS, parse_method
+from privmix.training.models.registry import build_model, model_from_spec
+from privmix.training.public.base import METHODS, parse_method
 from privmix.training.views.config import PRESETS, ViewConfig
 
 # Registry -> its packages and, where others are in them, its decorator; and a name that it has.
@@ -65,7 +65,8 @@ from privmix.training.mechanisms.dp_sgd.mechanism import DpSgdMechanism
 from privmix.training.models.base import MODELS
 from privmix.training.models.small import LinearHead
 from privmix.training.plan import TrainingPlan
-from privmix.training.public import METHODS, DopeSgd
+from privmix.training.public.base import METHODS
+from privmix.training.public.extended import DopeSgd
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.config import PRESETS, Preset
 

@@ -19,7 +19,7 @@ from privmix.mechanisms import run as run_module
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import run_folder_of
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import ReleaseRun
+from privmix.releases.run import ReleaseRun
 from privmix.training.gradients.execution import OutOfMemory
 from privmix.training.run import TrainingRun
 from tests.refusals import refuses

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import privmix as pm
-import privmix.research
+from privmix.research.collapse.verb import measure_collapse
+from privmix.research.inversion.verb import invert
+from privmix.research.poisoning.verb import poison
+from privmix.research.synthesis.verb import synthesise
 
 VERBS = [name for name in pm.__all__ if isinstance(getattr(pm, name), types.FunctionType)]
 
@@ -21,11 +25,12 @@ def test_completion_offers_the_verbs_and_nothing_of_the_source() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*VERBS, "research.invert", "research.measure_collapse", "research.poison", "research.synthesise"]
+    "function",
+    [*(getattr(pm, name) for name in VERBS), invert, measure_collapse, poison, synthesise],
+    ids=lambda one: one.__name__,
 )
-def test_every_argument_has_a_name_and_a_type(name: str) -> None:
-    owner: Any = pm.research if name.startswith("research.") else pm
-    signature = inspect.signature(getattr(owner, name.rpartition(".")[2]))
+def test_every_argument_has_a_name_and_a_type(function: Callable[..., Any]) -> None:
+    signature = inspect.signature(function)
     for one in signature.parameters.values():
         assert one.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL), one
         assert one.annotation is not one.empty, one

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from privmix.accounting import Adjacency, Gaussian, calibrate
-from privmix.learning import GeneralizedKLClassifier
+from privmix.learning.kl import GeneralizedKLClassifier
 from rivals.task import Array, Task
 
 WIDTH = 400

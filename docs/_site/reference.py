@@ -15,23 +15,14 @@ from _site.pages import GENERATED, written
 from privmix.cli.lazy_verbs import command
 from privmix.cli.main import app
 
-# Public packages with one line each on what they are for; the first holds what most people need.
+# The packages whose `__init__` lends names, and no other; the first holds what most people need.
 PACKAGES = (
     "privmix",
     "privmix.designs",
     "privmix.accounting",
-    "privmix.plans",
     "privmix.planning",
     "privmix.data",
-    "privmix.features",
-    "privmix.procedural",
-    "privmix.engine",
-    "privmix.releases",
-    "privmix.publication",
-    "privmix.learning",
-    "privmix.training",
     "privmix.certificate",
-    "privmix.ledger",
 )
 
 

@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import privmix as pm
-from privmix.procedural import get_generator
+from privmix.procedural.base import get_generator
 
 generator = get_generator("digits", (12, 12))
 drawn = generator.draw(5000, seed=0)

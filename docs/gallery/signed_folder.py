@@ -21,7 +21,7 @@ from sklearn.datasets import load_wine
 
 import privmix as pm
 from privmix.certificate import PrivateKey, Subject, sign_folder, verify_signature
-from privmix.releases import verify_release
+from privmix.releases.verify import verify_release
 
 folder = Path(tempfile.mkdtemp())
 wine = load_wine(as_frame=True)

@@ -13,11 +13,10 @@ from privmix.accounting import Adjacency, Gaussian, Laplace, PoissonSampled, Rep
 from privmix.accounting.events import ClusterSampled, Composed, Event, FixedSizeSampled, NormalWeighted
 from privmix.accounting.groups import group_epsilon, group_event
 from privmix.audits.worst_case import attack, real_engine, worst_case_of
-from privmix.engine import PrivateRecords
-from privmix.engine.rows import Engine
+from privmix.engine.rows import Engine, PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan
+from privmix.plans.plan import Plan
 from tests.refusals import refuses
 
 

@@ -25,7 +25,7 @@ from privmix.accounting import (
 )
 from privmix.accounting.pld import LeastLoss, PldAccountant
 from privmix.planning import ReleaseConfig
-from privmix.plans import all_designs
+from privmix.plans.registry import all_designs
 from privmix.training.plan import plan_training
 from tests.accounting.exact import NoReference, deltas
 

@@ -27,19 +27,22 @@ from privmix.attacks.canary_scores import Filters, RowScores, contributions
 from privmix.attacks.one_run import OneRun, is_refuted
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, event_least
 from privmix.attacks.training_canaries import audit_training_canaries, training_mechanism
-from privmix.engine import PrivateRecords
 from privmix.engine import rows as release_engine
 from privmix.engine.records import ArrayTiles, tiles_of
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import ReleasePlan
-from privmix.publication import RecordTransform
+from privmix.plans.rows import ReleasePlan
 from privmix.publication import dataset as release_dataset
-from privmix.training import ModelFacts, TrainingConfig, TrainingRecords, ViewConfig
+from privmix.publication.dataset import RecordTransform
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.mechanisms.dp_sgd import mechanism
 from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
+from privmix.training.views.config import ViewConfig
 
 DELTA = 1e-5
 COUNT, DIM, CLASSES = 2500, 400, ("a", "b", "c", "d")

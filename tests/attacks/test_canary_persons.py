@@ -16,18 +16,19 @@ from privmix.attacks.canary_persons import person_blocks, persons_vectors, stand
 from privmix.attacks.canary_records import make_canaries
 from privmix.attacks.one_run_proof import OneRunProof
 from privmix.attacks.training_canaries import _joined, audit_training_canaries, training_mechanism
-from privmix.engine import PrivateRecords
 from privmix.engine import records as tiles
 from privmix.engine.records import PersonTiles
+from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.persons import Givers
 from privmix.mechanisms.plan import PERSON, RECORD
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import ReleasePlan
-from privmix.training import TrainingConfig, TrainingRecords
+from privmix.plans.rows import ReleasePlan
 from privmix.training import records as training_records
+from privmix.training.config import TrainingConfig
 from privmix.training.gradients.clipping import Clipping
+from privmix.training.records import TrainingRecords
 from tests.attacks.test_canaries import BLIND, CLASSES, DELTA, FACTS, STRONG, config_of, false_alarm, passes
 from tests.audits.test_person_sensitivity import weights_forgotten
 from tests.audits.test_sensitivity import STRATEGIES

@@ -14,24 +14,23 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from privmix.attacks.membership import (
-    ATTACKS,
-    DpSgdTrainer,
-    EstimatorTrainer,
-    MembershipConfig,
-    ReleaseTrainer,
-    infer_membership,
-)
+from privmix.attacks.membership.attack import MembershipConfig, infer_membership
 from privmix.attacks.membership.scores import class_scores, true_class_logits
+from privmix.attacks.membership.trainers import DpSgdTrainer, EstimatorTrainer, ReleaseTrainer
+from privmix.audits.defaults import ATTACKS
 from privmix.designs.moments.learner import SecondMomentsClassifier
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, StorageError
 from privmix.fields import stored
-from privmix.learning import NoiseAwareRidgeClassifier
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import release_to_memory
-from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords, ViewConfig
+from privmix.releases.api import release_to_memory
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
+from privmix.training.views.config import ViewConfig
 from tests.refusals import refuses
 
 

@@ -18,7 +18,8 @@ from privmix.designs.moments import engine as moments_engine
 from privmix.engine import rows as engine
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, all_designs
+from privmix.plans.plan import Plan
+from privmix.plans.registry import all_designs
 from privmix.training.linear_steps import training_noise
 from privmix.training.plan import TrainingPlan
 from tests.refusals import refuses

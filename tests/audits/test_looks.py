@@ -16,7 +16,7 @@ from privmix.audits.worst_case import AttackScores
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
 from privmix.progress import Progress
-from privmix.training import TrainingPlan
+from privmix.training.plan import TrainingPlan
 from privmix.training.worst_case import audit_training
 from tests.audits.test_score_means import most, ratios
 

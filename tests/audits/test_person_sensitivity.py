@@ -17,16 +17,16 @@ from privmix.accounting import Adjacency
 from privmix.audits.empty_runs import release_noises
 from privmix.audits.sensitivity import QuerySensitivity, release_sensitivity
 from privmix.audits.worst_case import attack, worst_case_of
-from privmix.engine import PrivateRecords
 from privmix.engine import records as stored
 from privmix.engine.engines import make_engine
 from privmix.engine.records import PersonTiles
+from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.persons import Givers, RecordWeights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, all_designs
-from privmix.plans.registry import takes_persons
+from privmix.plans.plan import Plan
+from privmix.plans.registry import all_designs, takes_persons
 from privmix.research.rivals.embedding.engine import EmbeddingSums
 from privmix.training.dp_sgd import DpSgd
 from privmix.training.linear_steps import training_noise

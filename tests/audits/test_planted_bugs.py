@@ -16,13 +16,16 @@ from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.designs.stages import three_engine as three_stage_engine
 from privmix.designs.stages import two_engine as two_stage_engine
-from privmix.engine import PrivateRecords, ReleaseEngine, tiles
 from privmix.engine import rows as engine
+from privmix.engine import tiles
+from privmix.engine.rows import PrivateRecords, ReleaseEngine
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.sampling import AllocationSampling, PoissonSampling, Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, ReleasePlan, all_designs
+from privmix.plans.plan import Plan
+from privmix.plans.registry import all_designs
+from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 from tests.audits.samplers import in_two_rows
 from tests.releases.helpers import own_options

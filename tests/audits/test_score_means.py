@@ -21,12 +21,11 @@ from privmix.audits.score_means import (
     own_noise,
 )
 from privmix.audits.worst_case import real_engine
-from privmix.engine import PrivateRecords
-from privmix.engine.rows import Engine
+from privmix.engine.rows import Engine, PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan
-from privmix.training import TrainingPlan
+from privmix.plans.plan import Plan
+from privmix.training.plan import TrainingPlan
 from privmix.training.worst_case import attack_training
 
 DELTA = 1e-5

@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency
 from privmix.audits.sensitivity import QuerySensitivity, release_sensitivity
 from privmix.audits.worst_case import EngineFactory, real_engine
-from privmix.engine import PrivateRecords, ReleaseEngine, tiles
 from privmix.engine import rows as engine
+from privmix.engine import tiles
+from privmix.engine.rows import PrivateRecords, ReleaseEngine
 from privmix.mechanisms.sampling import AllocationSampling
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, ReleasePlan, all_designs
 from privmix.plans.parts import SumPlan
+from privmix.plans.plan import Plan
+from privmix.plans.registry import all_designs
+from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import DpSgd, StepObserver
@@ -33,7 +36,7 @@ from privmix.training.gradients.execution import Chunks
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import PublicMethod, SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
-from privmix.training.models import LinearHead
+from privmix.training.models.small import LinearHead
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords

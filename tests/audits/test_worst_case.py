@@ -13,7 +13,7 @@ from privmix.audits.audit import audit_plan
 from privmix.audits.worst_case import attack, exact_pairs, worst_case_of
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
-from privmix.training import TrainingPlan
+from privmix.training.plan import TrainingPlan
 from privmix.training.worst_case import attack_training, audit_training
 from tests.refusals import refuses
 from tests.releases.helpers import ALL_DESIGNS, EMBEDDINGS, design_name, own_options

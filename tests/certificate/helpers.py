@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from privmix.certificate.reservation import ReservationNote
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.plan import Plan
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.errors import PrivmixError
-from privmix.releases import load_release, verify_release
+from privmix.releases.folder import load_release
+from privmix.releases.verify import verify_release
 from tests.releases.test_folder import write
 
 # What nobody but the publisher knows.

@@ -12,10 +12,11 @@ import pytest
 from privmix.accounting import Bounded, Gaussian
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.errors import StorageError
-from privmix.ledger import Ledger, Reservation
+from privmix.ledger.ledger import Ledger, Reservation
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import ReleaseRun, release_to_memory
+from privmix.releases.api import release_to_memory
+from privmix.releases.run import ReleaseRun
 from tests.certificate.helpers import a_reservation
 from tests.refusals import refuses
 from tests.releases.helpers import make_plan, make_records

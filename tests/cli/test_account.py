@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams, release_to_folder
+from privmix.releases.api import release_to_folder
 from privmix.reports.pictures import draw_noise_comparison
 from tests.cli.helpers import Outcome, privmix
 

@@ -12,10 +12,14 @@ import pytest
 from privmix.certificate.certificate import CERTIFICATE_FILE
 from privmix.engine import rows as engine
 from privmix.errors import REFUTED
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams, release_to_folder
+from privmix.releases.api import release_to_folder
 from privmix.reports.records import public_records, read_records
-from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 from tests.cli.helpers import privmix
 from tests.releases.helpers import CLASSES, make_records
 

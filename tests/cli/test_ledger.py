@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from privmix.data import content_hashes, open_dataset
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from tests.cli.helpers import privmix
 from tests.cli.test_path import digits, release_line, write_idx
 

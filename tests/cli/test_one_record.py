@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from privmix.data import Source
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from tests.cli.datasets import CLASSES
 from tests.cli.helpers import privmix, refused
 from tests.data.helpers import png

@@ -21,7 +21,7 @@ from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
-    from privmix.features import Extractor
+    from privmix.features.base import Extractor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ def test_a_command_gets_what_was_said() -> None:
 OUTSIDE = """
 from dataclasses import dataclass, field
 from privmix.designs import Poisson
-from privmix.plans import register
+from privmix.plans.registry import register
 
 @register
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import privmix as pm
-from privmix.features import Tabular
 from privmix.features.base import UNKNOWN
+from privmix.features.tabular import Tabular
 from tests.cli.helpers import privmix
 from tests.data.helpers import png
 

@@ -63,7 +63,7 @@ def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch
     """Of the input, the row groups alone that the lacking records are in."""
     monkeypatch.setattr("privmix.data.partial.CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("privmix.features.Identity.step", 50)
-    from privmix.features import Identity
+    from privmix.features.identity import Identity
 
     original, seen = Identity.transform, list[int]()
 
@@ -193,7 +193,7 @@ def test_an_object_that_changes_while_it_is_read_publishes_nothing(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
-    from privmix.features import Identity
+    from privmix.features.identity import Identity
 
     memory, original, seen = fsspec.filesystem("memory"), Identity.transform, list[int]()
     memory.pipe("/changing/d.parquet", data.read_bytes())

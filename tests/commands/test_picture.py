@@ -169,7 +169,7 @@ def test_texts_are_ranked_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = texts_release()
-    monkeypatch.setattr("privmix.features.from_spec", lambda *_, **__: Letters())
+    monkeypatch.setattr("privmix.features.spec.from_spec", lambda *_, **__: Letters())
     texts = ["an egg, an egg", "bad cafe", "hij", "egg egg egg", "faded cab"]
     seen = pm.picture(made, public_texts=texts)
     assert isinstance(seen, pm.ClassTexts)

@@ -19,7 +19,7 @@ from privmix.certificate.replay_end import ENDED_FILE, state_end
 from privmix.certificate.sealed_key import AuditorKey
 from privmix.commands.replay import end, remake
 from privmix.errors import InvalidInput, StorageError
-from privmix.features import Identity
+from privmix.features.identity import Identity
 from tests.jobs.persons_data import MOMENTS, frame, given
 from tests.refusals import refuses
 

@@ -14,14 +14,18 @@ from scipy.stats import norm
 from privmix.accounting import Adjacency, Gaussian, Repeated, event_from_dict, gdp_tradeoff, tradeoff_curve
 from privmix.accounting.pricing import count_noise
 from privmix.certificate.certificate import content_hash
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.jobs.guarantee import folder_guarantee
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams, release_to_folder
+from privmix.releases.api import release_to_folder
 from privmix.reports.records import RunRecord, read_records, write_record
 from privmix.rounding import rounded_up
-from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 from tests.cli.helpers import Outcome, privmix
 from tests.releases.helpers import own_options
 

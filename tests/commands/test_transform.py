@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import privmix as pm
-from privmix.features import from_spec
+from privmix.features.spec import from_spec
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 

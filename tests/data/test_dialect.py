@@ -182,7 +182,7 @@ def test_pixels_are_not_assumed_of_columns_of_numbers(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_begun_without_dialects_goes_on(tmp_path: Path) -> None:
-    from privmix.features import Identity
+    from privmix.features.identity import Identity
     from privmix.jobs.dataset import open_dataset as opened
 
     path = write(tmp_path, "a,label\n1,yes\n2,no\n")

@@ -26,8 +26,8 @@ from privmix.data.memory import open_arrays
 from privmix.data.persons import persons_in_names
 from privmix.data.source import DECODER, Source
 from privmix.errors import InvalidInput
-from privmix.features import Pixels, from_spec
-from privmix.features.spec import check_spec
+from privmix.features.identity import Pixels
+from privmix.features.spec import check_spec, from_spec
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_for
 from tests.data.helpers import png

@@ -129,7 +129,7 @@ def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
 def test_features_of_a_stream_are_those_of_its_records_and_a_kill_reads_none_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privmix.features import Identity
+    from privmix.features.identity import Identity
 
     wishes: dict[str, Any] = {"classes": 2, "features": "identity"}
     monkeypatch.setattr("privmix.data.partial.CHECKPOINT_SECONDS", 0.0)

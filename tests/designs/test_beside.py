@@ -19,13 +19,15 @@ from privmix.engine.tiles import TileReader
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import BasePlan, Design, Setting
-from privmix.plans.design import Beside
+from privmix.plans.design import Beside, Design
+from privmix.plans.plan import BasePlan
 from privmix.plans.registry import DESIGNS, register
-from privmix.plans.setting import AssumedRecords, MomentForecast
+from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 from privmix.progress import Progress
-from privmix.publication import RecordTransform
-from privmix.releases import load_release, release_to_folder, verify_release
+from privmix.publication.dataset import RecordTransform
+from privmix.releases.api import release_to_folder
+from privmix.releases.folder import load_release
+from privmix.releases.verify import verify_release
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, make_records
 

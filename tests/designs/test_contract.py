@@ -22,12 +22,18 @@ from privmix.audits.sensitivity import MOVED, QuerySensitivity
 from privmix.audits.worst_case import WORST_CASE, WorstCase, attack, worst_case_of
 from privmix.engine.rows import Engine
 from privmix.errors import InvalidInput
-from privmix.learning import LEARNERS, DataModel
+from privmix.learning.base import LEARNERS
+from privmix.learning.data_model import DataModel
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig, predict_accuracy
-from privmix.plans import Design, ReleasePlan, RowDesign, all_designs, design_named, made_by, plan_from_dict, register
-from privmix.plans.registry import Deferred, behind
+from privmix.plans.design import Design
+from privmix.plans.named import plan_from_dict
+from privmix.plans.registry import Deferred, all_designs, behind, design_named, made_by, register
+from privmix.plans.rows import ReleasePlan, RowDesign
 from privmix.publication.second_moments import RELEASED_AS, Released
-from privmix.releases import SecretStreams, load_release, release_to_folder, verify_release
+from privmix.releases.api import release_to_folder
+from privmix.releases.folder import load_release
+from privmix.releases.verify import verify_release
 from privmix.research.rivals.embedding.feature_maps import FEATURE_MAP, FeatureMap
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options
 

@@ -13,7 +13,7 @@ from privmix.accounting import Composed, Gaussian, epsilon
 from privmix.designs import MomentsPlan
 from privmix.designs.moments import engine as moments_engine
 from privmix.designs.moments.engine import MomentsEngine, MomentSums, row_panels
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig

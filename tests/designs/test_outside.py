@@ -15,10 +15,9 @@ import pytest
 from privmix import _registry
 from privmix.audits.audit import audit_plan
 from privmix.engine import rows as engine
-from privmix.learning import LEARNERS
+from privmix.learning.base import LEARNERS
 from privmix.planning import ReleaseConfig, choose_design
-from privmix.plans import design_named
-from privmix.plans.registry import DESIGNS
+from privmix.plans.registry import DESIGNS, design_named
 from tests.cli.helpers import privmix
 from tests.designs import test_contract as contract
 from tests.releases.helpers import CLASSES, make_records

@@ -21,12 +21,13 @@ from privmix.designs.series import engine as series_engine
 from privmix.designs.series.audit import empty_series
 from privmix.designs.series.engine import Before, SeriesEngine
 from privmix.designs.series.worst_case import matrix_of
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.mechanisms.factorisation import SquareRoot, correlated_noise
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, plan_from_dict
+from privmix.plans.named import plan_from_dict
+from privmix.plans.plan import Plan
 from privmix.publication.second_moments import SecondMoments
 from tests.audits.test_planted_bugs import with_noise
 from tests.mechanisms.statistics import Z_LIMIT

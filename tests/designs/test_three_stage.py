@@ -16,11 +16,11 @@ from privmix.designs.stages.three_engine import ClassScatter, ThreeStageEngine
 from privmix.designs.stages.three_learner import ThreeStageClassifier
 from privmix.designs.stages.three_released import ThreeStageMoments
 from privmix.designs.stages.two_learner import TwoStageClassifier
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.learning.model_io import load_model, save_model
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.publication import ReleasedDataset
+from privmix.publication.dataset import ReleasedDataset
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, make_records, release
 

@@ -18,9 +18,9 @@ from privmix.designs.stages.two_engine import TwoStageEngine, WithinScatter
 from privmix.designs.stages.two_learner import TwoStageClassifier
 from privmix.designs.stages.two_plan import NORM_EDGES
 from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments, norm_bins, residual_bound, residual_map
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
-from privmix.learning import DiscriminantClassifier
+from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.publication.second_moments import Spectrum

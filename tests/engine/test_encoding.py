@@ -20,7 +20,9 @@ from privmix.engine.cluster import ClusterLost
 from privmix.engine.encoding import ClusterEncoder, Parts, TilePlace, TileWorker
 from privmix.engine.ray import Cluster, Failure
 from privmix.errors import InvalidInput, StorageError
-from privmix.features import Extractor, Identity, write_features
+from privmix.features.base import Extractor
+from privmix.features.cache import write_features
+from privmix.features.identity import Identity
 from tests.engine.test_ray import die_once
 from tests.refusals import refuses
 

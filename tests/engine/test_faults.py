@@ -14,13 +14,14 @@ import pytest
 
 from privmix.data import FeatureStore, Source
 from privmix.data.tiles import TileFolder, tiles_of
-from privmix.engine import ReleaseEngine
 from privmix.engine.cluster import ClusterLost
 from privmix.engine.encoding import ClusterEncoder
 from privmix.engine.ray import Cluster, RayReleaseEngine
-from privmix.features import write_features
+from privmix.engine.rows import ReleaseEngine
+from privmix.features.cache import write_features
 from privmix.mechanisms.membership import RECORD_TILE
-from privmix.releases import SecretStreams, release_to_folder
+from privmix.mechanisms.streams import SecretStreams
+from privmix.releases.api import release_to_folder
 from tests.engine.test_encoding import DIM, MADE_FROM, TILE, Identity2, N, data
 from tests.releases.helpers import make_plan, make_records
 

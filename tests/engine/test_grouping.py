@@ -13,9 +13,10 @@ import pytest
 
 from privmix.data import FeatureStore
 from privmix.data.source import Schema
-from privmix.engine import PrivateRecords, grouping
+from privmix.engine import grouping
 from privmix.engine.grouping import store_by_person
 from privmix.engine.records import PersonStoreTiles, content_fingerprint, tiles_of
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.persons import grouped
 from tests.engine.test_persons import CLASSES, equal, every_design, plan_of, released, some, whose_of

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
 from privmix.engine.passes import AnySums, Pass, Passes, Room
 from privmix.engine.records import RecordTiles, record_tiles
+from privmix.engine.rows import PrivateRecords
 from privmix.engine.tiles import TileReader
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import BasePlan, Plan
+from privmix.plans.plan import BasePlan, Plan
 from privmix.progress import Progress
 from tests.engine.test_persons import CLASSES, equal, released, some
 from tests.refusals import refuses

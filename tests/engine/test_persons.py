@@ -12,18 +12,20 @@ from numpy.typing import NDArray
 
 from privmix.designs.moments.engine import MomentSums
 from privmix.designs.rows.poisson import Poisson
-from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
 from privmix.engine.records import PersonTiles, tiles_of
+from privmix.engine.rows import PrivateRecords
 from privmix.engine.tiles import TileSummer
 from privmix.mechanisms import membership
 from privmix.mechanisms.membership import Membership
 from privmix.mechanisms.persons import Givers, RecordWeights, grouped
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, ReleasePlan, check_plan, design_named, plan_from_dict
-from privmix.plans.registry import takes_persons
-from privmix.publication import RecordTransform
+from privmix.plans.named import check_plan, plan_from_dict
+from privmix.plans.plan import Plan
+from privmix.plans.registry import design_named, takes_persons
+from privmix.plans.rows import ReleasePlan
+from privmix.publication.dataset import RecordTransform
 from privmix.research.rivals.embedding.engine import EmbeddingSums
 from tests.refusals import refuses
 

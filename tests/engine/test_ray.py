@@ -22,17 +22,20 @@ import pytest
 
 from privmix.data import FeatureStore, Schema
 from privmix.designs.stages.two_engine import TwoStageEngine
-from privmix.engine import PrivateRecords, ReleaseEngine
 from privmix.engine.cluster import ClusterLost, _check_mode, _check_reachable, _check_token_asked
 from privmix.engine.grouping import store_by_person
 from privmix.engine.ray import Cluster, PassTask, RayReleaseEngine, RowPass
 from privmix.engine.records import ArrayTiles
+from privmix.engine.rows import PrivateRecords, ReleaseEngine
 from privmix.errors import MissingExtra
 from privmix.mechanisms.membership import RECORD_TILE
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import ReleasePlan, design_named
-from privmix.publication import RecordTransform
-from privmix.releases import SecretStreams, release_to_folder, verify_release
+from privmix.plans.registry import design_named
+from privmix.plans.rows import ReleasePlan
+from privmix.publication.dataset import RecordTransform
+from privmix.releases.api import release_to_folder
+from privmix.releases.verify import verify_release
 from tests.golden.freeze import CASES, FROZEN, release_digests
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, make_plan, make_records
@@ -154,9 +157,9 @@ os.umask(0o022)
 import numpy as np
 import ray
 import privmix.engine.ray
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams
+from privmix.mechanisms.streams import SecretStreams
 from privmix.engine.ray import RayReleaseEngine
 ray.init = functools.partial(ray.init, object_store_memory=80 * 2**20, num_cpus=1)
 features = np.full((20_000, 2_000), 0.01, np.float32)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from privmix.data import FeatureStore, Schema
-from privmix.engine import PrivateRecords, record_tree
+from privmix.engine import record_tree
 from privmix.engine.grouping import store_by_person
 from privmix.engine.record_tree import FAN_IN, HEIGHT, commitment_key, records_root
 from privmix.engine.records import tiles_of
+from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 
 KEY = bytes(range(32))

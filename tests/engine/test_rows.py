@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privmix.engine import PrivateRecords, ReleaseEngine
 from privmix.engine.records import ArrayTiles
+from privmix.engine.rows import PrivateRecords, ReleaseEngine
 from privmix.engine.tiles import TileSummer
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.noise import Lattice, gaussian_on_lattice, laplace_on_lattice
-from privmix.plans import ReleasePlan
-from privmix.publication import RecordTransform
-from privmix.releases import SecretStreams
+from privmix.mechanisms.streams import SecretStreams
+from privmix.plans.rows import ReleasePlan
+from privmix.publication.dataset import RecordTransform
 from tests.refusals import refuses
 from tests.releases.helpers import ALL_DESIGNS, design_name, make_plan, make_records, release
 
@@ -308,7 +308,7 @@ def test_a_declared_count_replaces_the_real_one() -> None:
 
 def test_the_key_is_destroyed_after_the_run() -> None:
     streams = SecretStreams.from_entropy()
-    from privmix.releases import release_to_memory
+    from privmix.releases.api import release_to_memory
 
     plan = make_plan()
     release_to_memory(plan, make_records(), streams, extractor={"name": "identity"}, input_shape=(7,))

@@ -15,7 +15,7 @@ from privmix.engine.sealed_objects import ObjectKey, Sealed
 from privmix.engine.tiles import empty_sums
 from privmix.errors import StorageError
 from privmix.mechanisms.streams import SecretStreams
-from privmix.publication import RecordTransform
+from privmix.publication.dataset import RecordTransform
 from tests.releases.helpers import make_plan, make_records
 
 pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from privmix.features import Extractor
+from privmix.features.base import Extractor
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]

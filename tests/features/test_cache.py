@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from privmix.data import ArraySource, FeatureStore, LabelledArray
 from privmix.errors import InvalidInput, StorageError
-from privmix.features import Extractor, Pixels, kept_features, write_features
-from privmix.features.cache import store_facts
+from privmix.features.base import Extractor
+from privmix.features.cache import kept_features, store_facts, write_features
+from privmix.features.identity import Pixels
 from tests.refusals import refuses
 
 MADE_FROM = {"split": "train", "files": [("a.npz", 3, 4)]}
@@ -30,7 +31,7 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 import privmix.data.partial as partial
-from privmix.features import write_features
+from privmix.features.cache import write_features
 from tests.features.test_cache import MADE_FROM, Slow, source
 partial.CHECKPOINT_SECONDS = 0.0
 Slow.pause = 0.03

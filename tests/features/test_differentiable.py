@@ -10,10 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from privmix.features import Extractor, Patches, Pixels, Scattering, get_extractor
+from privmix.features.base import Extractor, get_extractor
 from privmix.features.dense_scattering import DenseScattering
+from privmix.features.identity import Pixels
+from privmix.features.patches import Patches
 from privmix.features.projected import Projected
-from privmix.features.scattering import scatter_fft
+from privmix.features.scattering import Scattering, scatter_fft
 from privmix.features.wavelets import filter_bank
 from tests.features.models import save_vision
 from tests.features.test_module import convolutions, script

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput, MissingExtra
-from privmix.features import EfficientNet, from_spec, parse_features, wanted_model
 from privmix.features import efficientnet as module
+from privmix.features.base import parse_features
+from privmix.features.efficientnet import EfficientNet
 from privmix.features.mbconv import LiteNetwork
-from privmix.features.spec import check_spec, statements_of
+from privmix.features.spec import check_spec, from_spec, statements_of, wanted_model
 from tests.features.models import check_per_record
 from tests.hostile.planted import Payload
 from tests.refusals import refuses

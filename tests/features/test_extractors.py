@@ -10,16 +10,9 @@ import numpy as np
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.features import (
-    Identity,
-    Pixels,
-    extractor_names,
-    from_spec,
-    get_extractor,
-    parse_features,
-    wanted_model,
-)
-from privmix.features.identity import unit_range
+from privmix.features.base import extractor_names, get_extractor, parse_features
+from privmix.features.identity import Identity, Pixels, unit_range
+from privmix.features.spec import from_spec, wanted_model
 from tests.features.models import check_per_record
 from tests.features.test_spec import SPECS
 from tests.refusals import refuses

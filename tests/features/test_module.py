@@ -19,7 +19,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from privmix.errors import InvalidInput
-from privmix.features import ModuleEncoder, from_spec, parse_features, wanted_model
+from privmix.features.base import parse_features
+from privmix.features.module import ModuleEncoder
+from privmix.features.spec import from_spec, wanted_model
 from tests.features.models import check_per_record
 from tests.hostile.planted import Payload
 from tests.refusals import refuses

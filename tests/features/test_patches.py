@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.features import Patches, from_spec, parse_features
-from privmix.features.patches import Dictionary, PatchWeights, normal_patches
-from privmix.procedural import get_generator
+from privmix.features.base import parse_features
+from privmix.features.patches import Dictionary, Patches, PatchWeights, normal_patches
+from privmix.features.spec import from_spec
+from privmix.procedural.base import get_generator
 from tests.features.models import check_per_record
 from tests.refusals import refuses
 

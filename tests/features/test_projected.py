@@ -12,9 +12,10 @@ from scipy.linalg import hadamard as reference
 
 import privmix as pm
 from privmix.errors import InvalidInput
-from privmix.features import Identity, Pixels, from_spec, get_extractor, parse_features, wanted_model
+from privmix.features.base import get_extractor, parse_features
+from privmix.features.identity import Identity, Pixels
 from privmix.features.projected import Projected, hadamard
-from privmix.features.spec import title_of
+from privmix.features.spec import from_spec, title_of, wanted_model
 from tests.refusals import refuses
 
 SIGNS = [-1, -1, 1, -1, -1, -1, -1, -1, 1, -1, 1, 1]

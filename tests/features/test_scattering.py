@@ -9,9 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
-from privmix.features import from_spec, parse_features
+from privmix.features.base import parse_features
 from privmix.features.dense_scattering import MAX_PADDED, TILE
 from privmix.features.scattering import _YCBCR, Scattering, scatter, scatter_fft
+from privmix.features.spec import from_spec
 from privmix.features.wavelets import filter_bank
 from tests.refusals import refuses
 

@@ -11,9 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.features import Identity, Pixels, Tabular, base, from_spec
+from privmix.features import base
 from privmix.features.base import Extractor, extractor_kinds, get_extractor
-from privmix.features.spec import check_shape, check_spec, feature_names, stated_names
+from privmix.features.identity import Identity, Pixels
+from privmix.features.spec import check_shape, check_spec, feature_names, from_spec, stated_names
+from privmix.features.tabular import Tabular
 from tests.refusals import refuses
 
 RAW = np.random.default_rng(0).random((20, 64)).tolist()

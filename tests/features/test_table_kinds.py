@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privmix.errors import InvalidInput
-from privmix.features import Tabular, from_spec
-from privmix.features.spec import check_spec, stated_names, statements_of
+from privmix.features.spec import check_spec, from_spec, stated_names, statements_of
 from privmix.features.table_kinds import KINDS, REFUSED, Dates
-from privmix.features.tabular import DRAFTED
+from privmix.features.tabular import DRAFTED, Tabular
 from tests.refusals import refuses
 
 SECRET = "Zq7Secret"

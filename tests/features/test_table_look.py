@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from privmix.features import Tabular
 from privmix.features.table_kinds import REFUSED, token_of
 from privmix.features.table_look import RAREST, Look, rounded
+from privmix.features.tabular import Tabular
 
 
 def drafted(cells: list[Any], *tokens: str) -> dict[str, Any]:

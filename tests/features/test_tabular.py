@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from privmix.data import Schema
 from privmix.errors import InvalidInput, StorageError
-from privmix.features import Tabular, from_spec, parse_features
+from privmix.features.base import parse_features
+from privmix.features.spec import from_spec
 from privmix.features.table_kinds import number_in
+from privmix.features.tabular import Tabular
 from tests.refusals import refuses
 
 SPEC: dict[str, Any] = {

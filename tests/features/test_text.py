@@ -15,8 +15,9 @@ import torch
 
 from privmix.data import Schema
 from privmix.errors import InvalidInput, MissingExtra, StorageError
-from privmix.features import MiniLm, TextEncoder, from_spec, parse_features
-from privmix.features.base import CUT, NO_TEXT, UNKNOWN
+from privmix.features.base import CUT, NO_TEXT, UNKNOWN, parse_features
+from privmix.features.spec import from_spec
+from privmix.features.text import MiniLm, TextEncoder
 from tests.features.models import check_per_record, save_text
 from tests.refusals import refuses
 

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from privmix.features import VisionEncoder, from_spec, parse_features
+from privmix.features.base import parse_features
 from privmix.features.preprocessing import Preprocessing
+from privmix.features.spec import from_spec
+from privmix.features.vision import VisionEncoder
 from tests.features.models import check_per_record, save_vision
 from tests.refusals import refuses
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from privmix.errors import InvalidInput
-from privmix.features import Extractor, Identity, Pixels, from_spec
-from privmix.features.spec import check_spec, statements_of, title_of
+from privmix.features.base import Extractor
+from privmix.features.identity import Identity, Pixels
+from privmix.features.spec import check_spec, from_spec, statements_of, title_of
 from privmix.features.whitened import Whitened
 from privmix.features.whitening import Whitening, WhiteningConfig
 from tests.refusals import refuses
@@ -170,7 +171,7 @@ def test_names_that_are_no_text_are_no_crash() -> None:
 def test_it_is_not_whitened_twice_nor_asked_for_by_name() -> None:
     with refuses("features"):
         whitened(whitened())
-    from privmix.features import parse_features
+    from privmix.features.base import parse_features
 
     for text in ("whitened", "whitened:pixels"):
         with refuses("features"):

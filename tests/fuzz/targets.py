@@ -20,14 +20,16 @@ from privmix.certificate.certificate import content_hash
 from privmix.certificate.ledger_total import LedgerTotal, read_total
 from privmix.certificate.signing import ATTESTATION_FILE, Subject
 from privmix.certificate.statement import Statement
-from privmix.engine import PrivateRecords
-from privmix.learning import NoiseAwareRidgeClassifier, load_model, save_model
+from privmix.engine.rows import PrivateRecords
+from privmix.learning.model_io import load_model, save_model
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.mechanisms.run_folder import sealed, unsealed
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import load_release, release_to_folder, verify_release
+from privmix.releases.api import release_to_folder
 from privmix.releases.certificate import read_certificate
-from privmix.releases.verify import check_certificate
+from privmix.releases.folder import load_release
+from privmix.releases.verify import check_certificate, verify_release
 from privmix.reports.page import render_page
 from privmix.reports.records import RunRecord, read_record
 from privmix.training.trained import load_trained

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 from privmix.named import in_words
 from privmix.planning import ReleaseConfig
 from privmix.plans.registry import design_named
-from privmix.releases import release_to_folder
+from privmix.releases.api import release_to_folder
 from privmix.releases.folder import load_release
 from privmix.training.card import model_card
 from privmix.training.views.augment import Flip

@@ -26,7 +26,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from PIL import Image
 
-from privmix.plans import plan_from_dict
+from privmix.plans.named import plan_from_dict
 from privmix.releases.card import data_card
 
 Kind = Literal["release", "fitted", "trained", "records"]

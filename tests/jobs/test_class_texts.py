@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, StorageError
-from privmix.features import Extractor, Pixels
+from privmix.features.base import Extractor
+from privmix.features.identity import Pixels
 from privmix.jobs.class_texts import class_prior, class_texts
-from privmix.publication import ReleasedDataset
-from privmix.publication.dataset import RecordTransform
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from tests.cli.datasets import CLASSES, evaluate, release, tiny_texts
 from tests.cli.helpers import privmix
 from tests.refusals import refuses

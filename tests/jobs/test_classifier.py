@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import privmix as pm
-from privmix.learning import save_model
+from privmix.learning.model_io import save_model
 from tests.refusals import refuses
 
 # Thresholds of a random result hold for these keys: no run fails by chance.

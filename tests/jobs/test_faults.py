@@ -17,7 +17,8 @@ import privmix as pm
 from privmix.errors import InvalidInput
 from privmix.held_folders import HeldFolder
 from privmix.jobs import counting
-from privmix.ledger import Ledger, verify_ledger
+from privmix.ledger.ledger import Ledger
+from privmix.ledger.verify import verify_ledger
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases.series import private_place

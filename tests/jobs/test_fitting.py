@@ -11,7 +11,7 @@ import pytest
 
 import privmix as pm
 from privmix.data import embedded_digits
-from privmix.features import Scattering
+from privmix.features.scattering import Scattering
 from privmix.jobs.fitting import encoded
 from privmix.jobs.release_folder import Release
 from tests.cli.helpers import privmix

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from privmix.features import EfficientNet, Pixels
+from privmix.features.efficientnet import EfficientNet
+from privmix.features.identity import Pixels
 from privmix.features.projected import Projected
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_for

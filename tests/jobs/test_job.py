@@ -18,7 +18,7 @@ from privmix.jobs import work as parts
 from privmix.jobs.job import Job
 from privmix.jobs.spending import Spent, spent_of
 from privmix.jobs.work import RunKey
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.run import Run
 from privmix.world import World
 from tests.jobs.kinds import (

@@ -44,7 +44,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from privmix.jobs import job as order
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from privmix.mechanisms import run
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import RunFolder

@@ -12,9 +12,11 @@ from privmix.certificate import Certificate, read_certificate
 from privmix.certificate.certificate import content_hash
 from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.kinds import FITTED, KINDS, certified, kind_of
-from privmix.learning import NoiseAwareRidgeClassifier, save_model
+from privmix.learning.model_io import save_model
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases import load_release, release_to_folder
+from privmix.releases.api import release_to_folder
+from privmix.releases.folder import load_release
 from tests.refusals import refuses
 from tests.releases.helpers import make_plan, make_records
 from tests.training.runs import config_of, job_of, private

@@ -19,7 +19,8 @@ from privmix.certificate.ledger_total import LedgerTotal, read_total, write_tota
 from privmix.certificate.statement import Statement
 from privmix.errors import InvalidInput, PrivmixError, StorageError
 from privmix.jobs.ledger_total import StatedTotal, check_ledger_total, total_record
-from privmix.ledger import DataIdentity, Ledger
+from privmix.ledger.contents import DataIdentity
+from privmix.ledger.ledger import Ledger
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import privmix as pm
-from privmix import research
 from privmix.data import Source
 from privmix.errors import StorageError
 from privmix.jobs.audit import AuditResult, Claim
 from privmix.jobs.recording import Measured
 from privmix.planning import ReleaseConfig
 from privmix.reports.records import public_records, read_records
+from privmix.research.collapse.verb import measure_collapse
+from privmix.research.inversion.verb import invert
 from tests.cli.helpers import privmix
 from tests.cli.training import LEDGER
 from tests.jobs.helpers import write_targets
@@ -59,7 +60,7 @@ SAME: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["attack", "membership", "FIT", "--data=own"],
     ),
     "collapse": (
-        lambda: research.measure_collapse(release="REL", data="own"),
+        lambda: measure_collapse(release="REL", data="own"),
         ["attack", "collapse", "REL", "--data=own"],
     ),
 }
@@ -96,8 +97,8 @@ def test_pictures_are_refused_before_a_record_is_read(place: str, monkeypatch: p
     Path("folder.png").mkdir(exist_ok=True)
     for ask in (
         lambda: pm.evaluate("MODEL", "own", figure=place),
-        lambda: research.invert(release="REL", data="own", figure=place),
-        lambda: research.measure_collapse(release="REL", data="own", figure=place),
+        lambda: invert(release="REL", data="own", figure=place),
+        lambda: measure_collapse(release="REL", data="own", figure=place),
     ):
         with refuses("figure"):
             ask()

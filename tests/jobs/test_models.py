@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 import privmix as pm
-from privmix.engine import PrivateRecords
-from privmix.features import get_extractor
+from privmix.engine.rows import PrivateRecords
+from privmix.features.base import get_extractor
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams, release_to_folder
-from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
+from privmix.releases.api import release_to_folder
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 from tests.refusals import refuses
 
 TARGET = (8.0, 1e-4)

@@ -10,7 +10,7 @@ import pytest
 
 import privmix as pm
 from privmix.errors import InvalidInput
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from tests.refusals import refuses
 
 pytestmark = pytest.mark.filterwarnings("ignore:features are plain numbers")

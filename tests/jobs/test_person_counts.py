@@ -10,15 +10,15 @@ import pytest
 
 import privmix as pm
 from privmix import bars
-from privmix.attacks.membership import infer_membership
+from privmix.attacks.membership.attack import infer_membership
 from privmix.designs import Fixed, Poisson
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.jobs.persons import check_persons
 from privmix.planning import ReleaseConfig
-from privmix.plans import all_designs
-from privmix.plans.registry import takes_persons
-from privmix.releases import verify_release
-from privmix.training import Trainer, TrainingRecords
+from privmix.plans.registry import all_designs, takes_persons
+from privmix.releases.verify import verify_release
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 from privmix.world import World
 from tests.refusals import refuses
 

@@ -19,7 +19,7 @@ from privmix.jobs.budget import Charge
 from privmix.jobs.counting import Counted, check_same_persons
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.private_count import PrivateCount
 from privmix.planning import ReleaseConfig
 from privmix.plans.registry import weighs

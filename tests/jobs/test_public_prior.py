@@ -17,7 +17,7 @@ from privmix.data.overlap_rule import FLOOR, PUBLISHED
 from privmix.features.whitening import Whitening
 from privmix.jobs import release as release_job
 from privmix.jobs.release import ReleaseJob
-from privmix.plans import plan_from_dict
+from privmix.plans.named import plan_from_dict
 from privmix.releases.certificate import public_text
 from privmix.releases.run import ReleaseRun
 from tests.cli.helpers import privmix

@@ -13,7 +13,7 @@ import pytest
 
 import privmix as pm
 from privmix.data import ArraySource
-from privmix.features import Pixels
+from privmix.features.identity import Pixels
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.views.augment import Flip
 from privmix.training.views.bank import ViewBank

@@ -18,8 +18,11 @@ from privmix.cli.main import app
 from privmix.errors import InvalidInput
 from privmix.fields import wrong_values
 from privmix.named import keys
-from privmix.training import ExecutionConfig, ExtendedConfig, OptimiserConfig, TrainingConfig, ViewConfig, WarmUpConfig
+from privmix.training.config import OptimiserConfig, TrainingConfig
+from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.mechanisms.banded.options import BandedOptions
+from privmix.training.public.config import ExtendedConfig, WarmUpConfig
+from privmix.training.views.config import ViewConfig
 from tests.cli.training import write_all
 from tests.golden.help import verbs
 
@@ -113,7 +116,8 @@ from dataclasses import dataclass
 from privmix.training.mechanisms.base import MECHANISMS
 from privmix.training.mechanisms.dp_sgd.mechanism import DpSgdMechanism
 from privmix.training.plan import TrainingPlan
-from privmix.training.public import METHODS, DopeSgd
+from privmix.training.public.base import METHODS
+from privmix.training.public.extended import DopeSgd
 
 
 class BeatingPlan(TrainingPlan):
@@ -186,7 +190,7 @@ for line in json.loads(sys.argv[1]):
     print(json.dumps([code, out.getvalue(), err.getvalue(), sorted({"torch", "beating"} & set(sys.modules))]))
 import numpy as np
 import privmix as pm
-from privmix.training import TrainingConfig
+from privmix.training.config import TrainingConfig
 how = {"epsilon": 8.0, "delta": 1e-3}
 config = TrainingConfig.for_model("linear", records=100, mechanism="beating:beat=3,epochs=2", **how)
 settings = json.loads(json.dumps(config.settings()))

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from privmix.learning import GeneralizedKLClassifier
 from privmix.learning.augmentation import ImageRows, augmentations
+from privmix.learning.kl import GeneralizedKLClassifier
 from tests.refusals import refuses
 
 from .mixing import digits, mix

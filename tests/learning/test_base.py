@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.learning import (
-    DiscriminantClassifier,
-    GeneralizedKLClassifier,
-    NoiseAwareRidgeClassifier,
-    ReleaseLearner,
-    base,
-)
+from privmix.learning import base
+from privmix.learning.base import ReleaseLearner
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.kl import GeneralizedKLClassifier
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from tests.refusals import refuses
 
 from .mixing import digits, mix

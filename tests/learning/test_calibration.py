@@ -11,11 +11,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from privmix.engine import PrivateRecords
-from privmix.learning import LEARNERS, load_model, save_model
+from privmix.engine.rows import PrivateRecords
+from privmix.learning.base import LEARNERS
+from privmix.learning.model_io import load_model, save_model
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.publication.dataset import ReleasedDataset
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.releases.api import release_to_memory
 
 CLASSES = ("ape", "bear", "cat")
 MEANS = 0.3 * np.eye(3, 6)

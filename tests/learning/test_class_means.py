@@ -9,8 +9,7 @@ import pytest
 
 from privmix.learning.class_means import class_means, class_scores
 from privmix.learning.rows import as_release
-from privmix.publication import ReleasedDataset
-from privmix.publication.dataset import RecordTransform
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from tests.refusals import refuses
 
 CLASSES = tuple("abcde")

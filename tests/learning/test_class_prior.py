@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier, load_model, save_model
 from privmix.learning.class_prior import ClassPrior
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.model_io import load_model, save_model
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.publication.dataset import ReleasedDataset
 from tests.refusals import refuses
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from privmix.designs.moments.learner import SecondMomentsClassifier
-from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier
 from privmix.learning.base import ReleaseLearner
 from privmix.learning.class_statistics import class_statistics
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import SecondMoments
 from tests.refusals import refuses

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from privmix.data import embedded_digits
-from privmix.features import Extractor, Patches, Scattering
+from privmix.features.base import Extractor
+from privmix.features.patches import Patches
+from privmix.features.scattering import Scattering
 from privmix.learning.inverse import InverseConfig, inverse_images, total_variation
 from tests.refusals import refuses
 

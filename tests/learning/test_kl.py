@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.learning import GeneralizedKLClassifier, kl, networks
+from privmix.learning import kl, networks
 from privmix.learning.base import ReleaseFacts
+from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from tests.refusals import refuses
 

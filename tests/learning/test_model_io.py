@@ -10,14 +10,11 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from privmix.errors import InvalidInput, PrivmixError, StorageError
-from privmix.learning import (
-    DiscriminantClassifier,
-    GeneralizedKLClassifier,
-    NoiseAwareRidgeClassifier,
-    ReleaseLearner,
-    load_model,
-    save_model,
-)
+from privmix.learning.base import ReleaseLearner
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.kl import GeneralizedKLClassifier
+from privmix.learning.model_io import load_model, save_model
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.private_files import PrivateFolder
 from tests.refusals import refuses
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from privmix.learning import DataModel
+from privmix.learning.data_model import DataModel
 from privmix.learning.public_records import (
     along_principal_axes,
     discriminants,
@@ -16,7 +16,7 @@ from privmix.learning.public_records import (
     shrunk_covariance,
     unlimited_accuracy,
 )
-from privmix.publication import RecordTransform
+from privmix.publication.dataset import RecordTransform
 
 DIM, CLASSES = 30, 4
 

@@ -7,8 +7,9 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from privmix.learning import GeneralizedKLClassifier, NoiseAwareRidgeClassifier
+from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.reference import without_privacy
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.publication.dataset import RecordTransform
 
 X, Y = load_digits(return_X_y=True)

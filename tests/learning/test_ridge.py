@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.learning import NoiseAwareRidgeClassifier, ridge
+from privmix.learning import ridge
 from privmix.learning import rows as rows_of
+from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.learning.rows import CentredRows
 from privmix.publication.dataset import ReleasedDataset
 from tests.refusals import refuses

@@ -29,7 +29,9 @@ from privmix.accounting import (
 from privmix.accounting.filters import Cost, Filter, make_filter
 from privmix.errors import InvalidInput
 from privmix.fields import stored
-from privmix.ledger import BudgetExceeded, Ledger, verify_ledger
+from privmix.ledger.ledger import Ledger
+from privmix.ledger.pricing import BudgetExceeded
+from privmix.ledger.verify import verify_ledger
 from tests.ledger.test_ledger import new_ledger as planned_ledger
 from tests.ledger.test_ledger import reserve
 from tests.refusals import refuses

@@ -13,8 +13,10 @@ from alembic.config import Config
 
 from privmix.accounting import Gaussian, event_to_dict
 from privmix.errors import InvalidInput
-from privmix.ledger import DataIdentity, Ledger, verify_ledger
+from privmix.ledger.contents import DataIdentity
 from privmix.ledger.database import FIRST_HASH, canonical, chained, fingerprints
+from privmix.ledger.ledger import Ledger
+from privmix.ledger.verify import verify_ledger
 from tests.refusals import refuses
 
 DELTA = 1e-5

@@ -33,8 +33,11 @@ from privmix.accounting import (
 )
 from privmix.accounting.filters import make_filter
 from privmix.errors import InvalidInput, StorageError
-from privmix.ledger import BudgetExceeded, DataIdentity, Ledger, verify_ledger
+from privmix.ledger.contents import DataIdentity
 from privmix.ledger.database import canonical, chained, metadata
+from privmix.ledger.ledger import Ledger
+from privmix.ledger.pricing import BudgetExceeded
+from privmix.ledger.verify import verify_ledger
 from tests.refusals import refuses
 
 DELTA = 1e-5

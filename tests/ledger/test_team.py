@@ -15,7 +15,10 @@ from sqlalchemy.exc import ProgrammingError
 
 from privmix.accounting import Composed, Gaussian, Repeated, epsilon
 from privmix.errors import StorageError
-from privmix.ledger import BudgetExceeded, DataIdentity, Ledger, verify_ledger
+from privmix.ledger.contents import DataIdentity
+from privmix.ledger.ledger import Ledger
+from privmix.ledger.pricing import BudgetExceeded
+from privmix.ledger.verify import verify_ledger
 from tests.ledger.conftest import Server
 from tests.ledger.test_ledger import DELTA, new_ledger, reserve
 from tests.refusals import refuses

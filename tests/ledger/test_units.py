@@ -14,8 +14,9 @@ from privmix.accounting.events import FixedSizeSampled, PoissonSampled, Repeated
 from privmix.accounting.groups import group_event
 from privmix.certificate.ledger_total import LedgerTotal
 from privmix.errors import InvalidInput
-from privmix.ledger import BudgetExceeded, Ledger, verify_ledger
-from privmix.ledger.pricing import UNITS, check_group
+from privmix.ledger.ledger import Ledger
+from privmix.ledger.pricing import UNITS, BudgetExceeded, check_group
+from privmix.ledger.verify import verify_ledger
 from privmix.mechanisms.plan import unit_named
 from tests.refusals import refuses
 

@@ -14,7 +14,8 @@ from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
 from privmix.planning.config import degree_by_theory
 from privmix.planning.theory import best_mixup_degree
-from privmix.plans import Design, all_designs
+from privmix.plans.design import Design
+from privmix.plans.registry import all_designs
 from tests.refusals import refuses
 
 RECORDS, EPSILON, DELTA = 1200, 2.0, 1e-4

@@ -13,19 +13,24 @@ import numpy as np
 import pytest
 
 from privmix.designs import Classwise, Hierarchical, Moments, Poisson, ThreeStage, TwoStage
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
-from privmix.features import Identity
+from privmix.features.identity import Identity
 from privmix.features.projected import Projected
 from privmix.features.scattering import Scattering
-from privmix.learning import LEARNERS, DataModel, DiscriminantClassifier
+from privmix.learning.base import LEARNERS
+from privmix.learning.data_model import DataModel
+from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.planning import PlannerChoice, ReleaseConfig, choose_design, planner, predict_accuracy
 from privmix.planning.choice import DECLARED, PUBLIC, Candidate, check_choice_record, counted_error, labels, reasons_of
-from privmix.plans import Design, Plan, design_named
-from privmix.procedural import get_generator
+from privmix.plans.design import Design
+from privmix.plans.plan import Plan
+from privmix.plans.registry import design_named
+from privmix.procedural.base import get_generator
 from privmix.publication.dataset import RecordTransform
-from privmix.research.rivals import Hermite, Merf
+from privmix.research.rivals.embedding.hermite import Hermite
+from privmix.research.rivals.embedding.merf import Merf
 from tests.refusals import refuses
 from tests.releases.helpers import release
 

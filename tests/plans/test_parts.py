@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from privmix.audits.sums import sums_tests
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
-from privmix.plans import all_designs
 from privmix.plans.parts import Part, SumDesign, SumPlan
+from privmix.plans.registry import all_designs
 from tests.releases.helpers import own_options
 
 DESIGNS = sorted(one.name for one in all_designs() if issubclass(one, SumDesign))

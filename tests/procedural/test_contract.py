@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from privmix.procedural import GENERATORS, get_generator
-from privmix.procedural.base import BLOCK
+from privmix.procedural.base import BLOCK, GENERATORS, get_generator
 from tests.refusals import refuses
 
 SHAPES = ((28, 28), (16, 24, 3))

@@ -6,7 +6,7 @@ import pytest
 from privmix.engine.tiles import lattice_steps
 from privmix.mechanisms.clipping import clip_l1, clip_l2
 from privmix.mechanisms.noise import Lattice
-from privmix.publication import RecordTransform
+from privmix.publication.dataset import RecordTransform
 from tests.refusals import refuses
 
 

@@ -9,9 +9,9 @@ from privmix.certificate.sealed_key import SEALED_FILE, Auditor, AuditorKey, bou
 from privmix.engine.records import RecordSource
 from privmix.mechanisms.run_folder import beside
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import Plan
-from privmix.releases import ReleaseRun
+from privmix.plans.plan import Plan
 from privmix.releases.replay import ReplayComparison, replay_release
+from privmix.releases.run import ReleaseRun
 from privmix.releases.verify import check_but_numbers
 
 UNTIL = "2099-12-31"

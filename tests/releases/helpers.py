@@ -12,11 +12,14 @@ import numpy as np
 
 from privmix.certificate.certificate import Certificate, content_hash
 from privmix.certificate.croissant import croissant
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import ReleasePlan, all_designs, design_named, plan_from_dict
-from privmix.publication import ReleasedDataset
-from privmix.releases import SecretStreams, release_to_memory
+from privmix.plans.named import plan_from_dict
+from privmix.plans.registry import all_designs, design_named
+from privmix.plans.rows import ReleasePlan
+from privmix.publication.dataset import ReleasedDataset
+from privmix.releases.api import release_to_memory
 from privmix.releases.card import data_card
 from privmix.releases.folder import file_hash
 

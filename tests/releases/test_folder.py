@@ -16,9 +16,13 @@ import numpy as np
 import pytest
 
 from privmix.certificate.certificate import Certificate, content_hash
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import PrivmixError, StorageError
-from privmix.releases import ReleaseRun, SecretStreams, load_release, release_to_folder, verify_release
+from privmix.mechanisms.streams import SecretStreams
+from privmix.releases.api import release_to_folder
+from privmix.releases.folder import load_release
+from privmix.releases.run import ReleaseRun
+from privmix.releases.verify import verify_release
 from tests.refusals import refuses
 from tests.releases.helpers import ALL_DESIGNS, TARGET, design_name, make_plan, make_records, release
 
@@ -201,9 +205,10 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from privmix.errors import PrivmixError
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams, release_to_folder
+from privmix.mechanisms.streams import SecretStreams
+from privmix.releases.api import release_to_folder
 out = Path(sys.argv[1])
 plan = ReleaseConfig(records=200, dim=50, classes=("a", "b"), mixup_degree=4, rows=200_000)
 plan = plan.with_noise(3.0).priced(1e-5)

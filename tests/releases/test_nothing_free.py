@@ -18,13 +18,15 @@ import pytest
 from safetensors.numpy import load_file
 
 import privmix as pm
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import PrivmixError
 from privmix.features.spec import digest
 from privmix.mechanisms.plan import LONGEST_NAME
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams, release_to_folder, verify_release
+from privmix.releases.api import release_to_folder
 from privmix.releases.arrays import arrays_bytes
+from privmix.releases.verify import verify_release
 from privmix.training.verify import verify_trained
 from privmix.training.views.config import ViewConfig
 from tests.refusals import refuses

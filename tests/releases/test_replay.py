@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 
 from privmix.certificate.certificate import content_hash
 from privmix.certificate.sealed_key import SEALED_FILE, Auditor, AuditorKey, bound_to, commitment_of, open_sealed
-from privmix.engine import PrivateRecords
 from privmix.engine import rows as row_engine
 from privmix.engine.engines import make_engine
+from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.run_folder import beside
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import ReleasePlan
-from privmix.releases import ReleaseRun, verify_release
+from privmix.plans.rows import ReleasePlan
 from privmix.releases import run as release_run
 from privmix.releases.certificate import read_certificate
+from privmix.releases.run import ReleaseRun
+from privmix.releases.verify import verify_release
 from tests.processes import killing
 from tests.refusals import refuses
 from tests.releases.auditors import opened, release_for, replayed
@@ -273,10 +274,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from privmix.certificate.sealed_key import AuditorKey
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases import ReleaseRun
+from privmix.releases.run import ReleaseRun
 from tests.processes import child, hooked
 from tests.releases.auditors import release_for, replayed
 torch.set_num_threads(1)

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, StorageError
-from privmix.plans import ReleasePlan
-from privmix.releases import ReleaseRun, SecretStreams, release_to_folder, verify_release
+from privmix.mechanisms.streams import SecretStreams
+from privmix.plans.rows import ReleasePlan
 from privmix.releases import folder as release_folder
+from privmix.releases.api import release_to_folder
+from privmix.releases.run import ReleaseRun
+from privmix.releases.verify import verify_release
 from tests.processes import killing
 from tests.refusals import refuses
 from tests.releases.helpers import make_plan, make_records
@@ -62,9 +65,11 @@ import random, signal, sys, uuid
 from pathlib import Path
 import numpy as np
 import torch
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.planning import ReleaseConfig
-from privmix.releases import ReleaseRun, SecretStreams, release_to_folder
+from privmix.mechanisms.streams import SecretStreams
+from privmix.releases.api import release_to_folder
+from privmix.releases.run import ReleaseRun
 from privmix.releases import folder as release_folder
 from privmix.certificate.certificate import Certificate, content_hash
 from privmix.releases import run as release_run

@@ -16,16 +16,20 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, PrivmixError
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, ReleasePlan, plan_from_dict
-from privmix.releases import SecretStreams, load_release, release_to_folder, verify_release
+from privmix.plans.named import plan_from_dict
+from privmix.plans.plan import Plan
+from privmix.plans.rows import ReleasePlan
 from privmix.releases import folder as release_folder
+from privmix.releases.api import release_to_folder
 from privmix.releases.arrays import arrays_bytes
 from privmix.releases.certificate import read_certificate
-from privmix.releases.folder import CENTRE_FILE, file_hash
+from privmix.releases.folder import CENTRE_FILE, file_hash, load_release
 from privmix.releases.shards import write_shard
+from privmix.releases.verify import verify_release
 from tests.refusals import refuses
 from tests.releases.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_records, own_options, replant
 

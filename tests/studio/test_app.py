@@ -21,7 +21,7 @@ pytest.importorskip("starlette", reason="serves the studio; in privmix[studio]")
 
 import privmix as pm
 from privmix.errors import StorageError
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from privmix.studio import price as pricing
 from privmix.studio import worker
 from privmix.studio.asked import Column, FormData, Unready

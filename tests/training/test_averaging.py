@@ -18,12 +18,14 @@ from privmix.audits.bounds import check_audit
 from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import TrainingConfig, TrainingPlan, TrainingRecords
 from privmix.training.certificate import statements_of_count
+from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import SAMPLING
 from privmix.training.linear_steps import linear_steps
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.noise import noise_scale
+from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
 
 RECORDS, WIDTH, RUNS = 10, 15, 60
 DELTA, CONFIDENCE = 1e-3, 1 - 5e-7

@@ -16,8 +16,9 @@ import privmix as pm
 from privmix.accounting import epsilon, event_from_dict
 from privmix.errors import NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import DPClassifier, ViewConfig
+from privmix.training.classifier import DPClassifier
 from privmix.training.models.small import LinearHead
+from privmix.training.views.config import ViewConfig
 from tests.refusals import refuses
 
 

@@ -12,7 +12,7 @@ from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.gradients.config import ExecutionConfig
-from privmix.training.public import ExtendedConfig, WarmUpConfig
+from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.views.augment import Flip
 from privmix.training.views.config import ViewConfig
 from tests.refusals import refuses

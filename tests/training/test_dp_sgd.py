@@ -25,7 +25,7 @@ from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import PublicMethod, SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.mechanisms.dp_sgd import mechanism
-from privmix.training.models import LinearHead, ReluCNN
+from privmix.training.models.small import LinearHead, ReluCNN
 from privmix.training.noise import noisy_mean
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.features import Identity, Pixels
+from privmix.features.identity import Identity, Pixels
 from privmix.training.examples import PublicData
 from privmix.training.facts import ImageLayout
 from tests.refusals import refuses

@@ -11,7 +11,7 @@ import privmix as pm
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.not_private import NotPrivateModel, train_without_noise
 from privmix.training.plan import TrainingPlan
-from privmix.training.public import ExtendedConfig, WarmUpConfig
+from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.trainer import Trainer
 from tests.refusals import refuses
 from tests.training.runs import config_of, digits, job_of, private, public, weights_of

@@ -15,8 +15,8 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training import public_phase
 from privmix.training.facts import ImageLayout
 from privmix.training.gradients.config import ExecutionConfig
-from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.public.base import WithGradients
+from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.public.registry import Combined
 from privmix.training.public_phase import PublicViews
 from privmix.training.views.augment import Crop, Cutout, Flip

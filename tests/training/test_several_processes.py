@@ -22,7 +22,7 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
 from privmix.training.gradients.config import ExecutionConfig
-from privmix.training.public import ExtendedConfig, WarmUpConfig
+from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.run import TrainingRun
 from privmix.world import current_world
 from tests.training.runs import config_of, job_of, private, public, weights_of

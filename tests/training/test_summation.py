@@ -18,7 +18,7 @@ from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
-from privmix.training.models import LinearHead
+from privmix.training.models.small import LinearHead
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords

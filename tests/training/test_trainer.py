@@ -20,8 +20,9 @@ from privmix.training.dp_sgd import StepObserver
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.config import ExecutionConfig
-from privmix.training.models import Classifier
-from privmix.training.public import ExtendedConfig, WarmUpConfig, warm_up
+from privmix.training.models.base import Classifier
+from privmix.training.public.config import ExtendedConfig, WarmUpConfig
+from privmix.training.public.warmup import warm_up
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.trained import TrainedModel, load_trained

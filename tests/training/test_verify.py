@@ -19,7 +19,7 @@ from privmix.errors import InvalidInput, PrivmixError
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import public_text
 from privmix.training.plan import TrainingPlan
-from privmix.training.public import WarmUpConfig
+from privmix.training.public.config import WarmUpConfig
 from privmix.training.trained import TrainedModel
 from privmix.training.verify import verify_trained
 from tests.hostile.corpus import certify

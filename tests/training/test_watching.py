@@ -11,7 +11,7 @@ import pytest
 
 import privmix as pm
 from privmix.errors import MissingExtra
-from privmix.training import MLflow, TensorBoard, Watch, Watched
+from privmix.training.watching import MLflow, TensorBoard, Watch, Watched
 from tests.refusals import refuses
 
 

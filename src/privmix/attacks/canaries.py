@@ -32,7 +32,9 @@ from privmix.fields import Choice, check_fields
 from privmix.mechanisms.plan import MOST_OF_ONE, RECORD, Unit, unit_named, unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.options import option
-from privmix.plans import Plan, ReleasePlan, averaging_plan
+from privmix.plans.named import averaging_plan
+from privmix.plans.plan import Plan
+from privmix.plans.rows import ReleasePlan
 from privmix.progress import Progress
 from privmix.rounding import rounded_down, rounded_up
 

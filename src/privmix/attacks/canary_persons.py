@@ -13,7 +13,7 @@ from privmix.engine.records import PersonTiles, RecordTiles, record_tiles
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.persons import numbers_of
-from privmix.plans import ReleasePlan
+from privmix.plans.rows import ReleasePlan
 
 # Few enough to be little memory, enough for fast products; those of one person are never parted.
 _BLOCK: Final = 512

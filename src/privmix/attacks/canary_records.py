@@ -13,8 +13,8 @@ from privmix.attacks.canary_persons import PersonWeights, standing
 from privmix.engine.records import RecordTiles, RecordUnits, Tile, record_tiles
 from privmix.errors import check_choice
 from privmix.mechanisms.membership import RECORD_TILE
-from privmix.plans import ReleasePlan
-from privmix.publication import RecordTransform
+from privmix.plans.rows import ReleasePlan
+from privmix.publication.dataset import RecordTransform
 
 
 class CanaryBlock(NamedTuple):

@@ -23,8 +23,8 @@ from scipy import linalg
 from privmix.attacks.canary_persons import persons_vectors
 from privmix.attacks.canary_records import CANARY_SHARE, Blocks, Side
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.plans import ReleasePlan
-from privmix.publication import RecordTransform
+from privmix.plans.rows import ReleasePlan
+from privmix.publication.dataset import RecordTransform
 
 Floats = NDArray[np.float32]
 

@@ -17,7 +17,7 @@ from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, PureNoise, release_nois
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.plans import BasePlan, Plan
+from privmix.plans.plan import BasePlan, Plan
 from privmix.progress import Progress
 from privmix.shown import Bar, Bars, Shown
 from privmix.training.linear_steps import training_noises

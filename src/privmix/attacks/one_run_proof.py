@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from privmix.accounting import Adjacency, Event, delta, epsilon
+from privmix.accounting.api import delta, epsilon
+from privmix.accounting.events import Adjacency, Event
 from privmix.accounting.gdp import gdp_mu
 from privmix.attacks.one_run import (
     Least,

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privmix.accounting import Adjacency, Event
+from privmix.accounting.events import Adjacency, Event
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, canaries_in_words, under_assumptions
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, prove
@@ -27,13 +27,17 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import RECORD, unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
-from privmix.training import ModelFacts, TrainedModel, Trainer, TrainingConfig, TrainingRecords
 from privmix.training.batches import Batch
+from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import StepObserver, drawn_records
+from privmix.training.facts import ModelFacts
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.mechanisms.base import mechanism_of
-from privmix.training.models import Classifier
+from privmix.training.models.base import Classifier
 from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
+from privmix.training.trained import TrainedModel
+from privmix.training.trainer import Trainer
 
 # Length of a planted gradient in clipping norms: a run that does not clip shows at once.
 _REACH: Final = 10.0

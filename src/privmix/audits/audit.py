@@ -10,7 +10,9 @@ from typing import Any, Final
 import numpy as np
 from scipy.special import ndtri
 
-from privmix.accounting import Adjacency, Event, UnsupportedEvent, epsilon, tradeoff_curve
+from privmix.accounting.api import epsilon, tradeoff_curve
+from privmix.accounting.base import UnsupportedEvent
+from privmix.accounting.events import Adjacency, Event
 from privmix.audits.bounds import (
     Rates,
     Scores,
@@ -27,7 +29,7 @@ from privmix.audits.score_means import AssumedBounds, overlap_refutes
 from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores, EngineFactory, attack, real_engine, worst_case_of
 from privmix.errors import InvalidInput
-from privmix.plans import Plan
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
 
 _POINTS: Final = 60

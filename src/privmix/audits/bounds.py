@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import ndtri
 
-from privmix.accounting import gdp_epsilon
+from privmix.accounting.gdp import gdp_epsilon
 from privmix.errors import InvalidInput, check_integer, check_number
 
 Scores = NDArray[np.float64]

@@ -19,8 +19,8 @@ from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine.rows import released_mean
 from privmix.mechanisms.private_count import RECORD_COUNTS, noisy_count, query_noise, records_of_persons
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.registry import Deferred
+from privmix.plans.plan import BasePlan, Plan
+from privmix.plans.registry import Deferred, made_by
 from privmix.progress import Progress
 
 GAUSSIAN: Final = "gaussian"

@@ -29,8 +29,9 @@ from privmix.audits.noise_tests import (
     small_values_test,
 )
 from privmix.errors import InvalidInput
-from privmix.plans import Plan, ReleasePlan, made_by
-from privmix.plans.registry import Deferred
+from privmix.plans.plan import Plan
+from privmix.plans.registry import Deferred, made_by
+from privmix.plans.rows import ReleasePlan
 
 PRODUCTS: Final = 1e-3
 """Sampled rows come from float32 products: this much of their size is allowed for that."""

@@ -27,7 +27,10 @@ from scipy import stats
 from scipy.optimize import brentq, minimize
 from scipy.special import ndtri
 
-from privmix.accounting import Adjacency, Event, UnsupportedEvent, epsilon, gdp_epsilon
+from privmix.accounting.api import epsilon
+from privmix.accounting.base import UnsupportedEvent
+from privmix.accounting.events import Adjacency, Event
+from privmix.accounting.gdp import gdp_epsilon
 from privmix.accounting.overlap import dominates, log_overlap, with_noise_times
 from privmix.rounding import rounded_down
 

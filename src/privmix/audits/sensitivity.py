@@ -18,18 +18,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import EngineFactory, real_engine
-from privmix.engine import PrivateRecords
-from privmix.engine.rows import RowEngine
+from privmix.engine.rows import PrivateRecords, RowEngine
 from privmix.engine.tiles import TileSummer
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of
 from privmix.mechanisms.private_count import noisy_count, query_noise, records_of_persons, weight_of_persons
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import Plan, made_by
-from privmix.plans.registry import Deferred
+from privmix.plans.plan import Plan
+from privmix.plans.registry import Deferred, made_by
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
 _ULP: Final = 2.0**-24

@@ -25,18 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
-from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
 from privmix.engine.records import cores
-from privmix.engine.rows import Engine, RowBlock
+from privmix.engine.rows import Engine, PrivateRecords, RowBlock
 from privmix.engine.tiles import lattice_steps
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.registry import Deferred
+from privmix.plans.plan import BasePlan, Plan
+from privmix.plans.registry import Deferred, made_by
 from privmix.progress import Progress
-from privmix.publication import RecordTransform
+from privmix.publication.dataset import RecordTransform
 
 EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine]
 """Makes the engine that is audited."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import epsilon_delta_curve, gdp_mu, gdp_tradeoff
-from privmix.accounting.gdp import gdp_delta
+from privmix.accounting.api import epsilon_delta_curve
+from privmix.accounting.gdp import gdp_delta, gdp_mu, gdp_tradeoff
 from privmix.certificate.guarantee import Guarantee
 
 FAITHFUL: Final = 1e-2

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import RECORD, Unit
 from privmix.rounding import exact, rounded_up

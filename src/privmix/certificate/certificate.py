@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
-from privmix.accounting import Adjacency, PrivacyCost, event_from_dict, event_to_dict
+from privmix.accounting.base import PrivacyCost
+from privmix.accounting.events import Adjacency, event_from_dict, event_to_dict
 from privmix.accounting.filters import LEDGER_MODES
 from privmix.certificate.about import check_about
 from privmix.certificate.assessment import as_rows

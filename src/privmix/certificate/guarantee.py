@@ -11,19 +11,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import (
-    Adjacency,
-    Event,
-    NeighbourCurve,
-    PrivacyCost,
-    UnsupportedEvent,
-    epsilon,
-    epsilon_delta_curve,
-    event_from_dict,
-    price_picture,
-    right_at_most,
-    tradeoff_curve,
-)
+from privmix.accounting.api import epsilon, epsilon_delta_curve, price_picture, right_at_most, tradeoff_curve
+from privmix.accounting.base import PrivacyCost, UnsupportedEvent
+from privmix.accounting.events import Adjacency, Event, event_from_dict
+from privmix.accounting.poisoning import NeighbourCurve
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import Plan
 from privmix.rounding import percent_up

@@ -11,7 +11,7 @@ from privmix.mechanisms.plan import Plan
 
 
 class ReservingLedger(Protocol):
-    """A ledger, as :class:`privmix.ledger.Ledger` is one."""
+    """A ledger, as :class:`privmix.ledger.ledger.Ledger` is one."""
 
     def charged(self, reservation: Any) -> Event:
         """Return the event that the reservation paid for; raises unless it is in the books and not committed yet."""
@@ -21,7 +21,7 @@ class ReservingLedger(Protocol):
 
 
 class Reserved(Protocol):
-    """Budget that was taken, as :class:`privmix.ledger.Reservation` is."""
+    """Budget that was taken, as :class:`privmix.ledger.ledger.Reservation` is."""
 
     @property
     def id(self) -> str: ...

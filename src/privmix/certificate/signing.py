@@ -47,7 +47,7 @@ class Subject(Checked):
 
     @classmethod
     def of(cls, verified: Verification) -> Subject:
-        """Subject of :func:`privmix.releases.verify_release` or :func:`privmix.training.verify.verify_trained`."""
+        """Subject of `verify_release` or `verify_trained`."""
         unit = verified.unit.one
         return cls(verified.kind, verified.id, verified.epsilon, verified.delta, verified.adjacency, unit)
 

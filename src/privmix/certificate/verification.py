@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from privmix.accounting import PrivacyCost
+from privmix.accounting.base import PrivacyCost
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.replay_end import Ended, sealed_state
 from privmix.certificate.sealed_key import Commitment, commitment_of

@@ -18,8 +18,9 @@ from privmix.progress import Progress, in_hundredths
 
 if TYPE_CHECKING:
     from privmix.jobs.audit import AuditResult, Claim
-    from privmix.plans import Design, Plan
-    from privmix.training import TrainingPlan
+    from privmix.plans.design import Design
+    from privmix.plans.plan import Plan
+    from privmix.training.plan import TrainingPlan
 
 KINDS: Final = ("worst-case", "noise", "canaries")
 _CLAIM: Final = "Design without a release"
@@ -129,7 +130,7 @@ privmix audit REL --data mnist --canaries 1000"""
     def _claim(self) -> Claim:
         from privmix.jobs.audit import Claim
         from privmix.named import chosen
-        from privmix.planning import ReleaseConfig
+        from privmix.planning.config import ReleaseConfig
         from privmix.plans.registry import DESIGNS
 
         design = chosen("design", self.design, DESIGNS) if isinstance(self.design, str) else self.design

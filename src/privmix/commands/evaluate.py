@@ -20,7 +20,7 @@ from privmix.progress import Progress
 from privmix.shown import Bars
 
 if TYPE_CHECKING:
-    from privmix.engine import PrivateRecords
+    from privmix.engine.rows import PrivateRecords
     from privmix.jobs.dataset import Dataset
     from privmix.jobs.models import Model
     from privmix.jobs.quality import Quality
@@ -224,7 +224,7 @@ def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.ob
     if isinstance(group_by, str):
         if opened.place is None:
             raise InvalidInput("group_by", group_by, "one value for each record, for data in memory")
-        from privmix.data import open_dataset as open_table
+        from privmix.data.dataset import open_dataset as open_table
 
         found = open_table(
             opened.place, split=opened.split, classes=classes, label_column=opened.columns.label, columns=[group_by]

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from privmix.features.tabular import Tabular
     from privmix.jobs.sampling import SampledTable
     from privmix.jobs.table_quality import TableQuality
-    from privmix.publication import ReleasedDataset
-    from privmix.publication.dataset import HasDataset
+    from privmix.publication.dataset import HasDataset, ReleasedDataset
 
 STATEMENT = "No guarantee covers these figures of real records: for their owner only, unless the records are public."
 

@@ -18,8 +18,8 @@ from privmix.progress import Progress
 from privmix.shown import Shown
 
 if TYPE_CHECKING:
-    from privmix.data import FeatureStore
-    from privmix.features import Extractor
+    from privmix.data.store import FeatureStore
+    from privmix.features.base import Extractor
 
 AS_PRIVATE: Final = "no guarantee covers features: keep the store as private as the records"
 """Warning about a feature store."""
@@ -95,7 +95,7 @@ class ExtractFeatures(Columns, Command[ExtractedFeatures]):
         from privmix.data.held import stream_of
         from privmix.data.spool import Spool
         from privmix.engine.shared_places import check_places
-        from privmix.features import parse_features
+        from privmix.features.base import parse_features
         from privmix.jobs.dataset import open_dataset
         from privmix.jobs.features import features_on_disk
         from privmix.jobs.places import check_store, check_unpublished, check_writable

@@ -14,8 +14,7 @@ from privmix.progress import Progress
 
 if TYPE_CHECKING:
     from privmix.jobs.models import Model
-    from privmix.publication import ReleasedDataset
-    from privmix.publication.dataset import HasDataset
+    from privmix.publication.dataset import HasDataset, ReleasedDataset
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,7 +14,7 @@ from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
-    from privmix.features import Extractor
+    from privmix.features.base import Extractor
     from privmix.jobs.forecast import ForecastResult
 
 

@@ -12,7 +12,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from privmix import training
 from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
 from privmix.commands.base import Command, function
 from privmix.errors import InvalidInput, MissingExtra, StorageError, check_number
@@ -121,6 +120,7 @@ class Push(Command[Pushed]):
         from privmix.jobs.kinds import kind_of
         from privmix.jobs.models import Model
         from privmix.training.card import model_card
+        from privmix.training.certificate import read_certificate
 
         to = self.to
         if not isinstance(to, str) or not _PLACE.fullmatch(to) or ".." in to or "--" in to:
@@ -145,7 +145,7 @@ class Push(Command[Pushed]):
         checked = check_folder(place, progress)
         assert checked.held is not None
         files = _files_in(place)
-        card = None if found == RELEASE else model_card(training.read_certificate(place), self.licence).encode()
+        card = None if found == RELEASE else model_card(read_certificate(place), self.licence).encode()
         names = tuple(sorted({*files, *([] if card is None else [CARD_FILE])}))
         epsilon, delta, relation = float(checked.found["epsilon"]), float(checked.found["delta"]), checked.held.relation
         if self.dry_run:

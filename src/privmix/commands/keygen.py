@@ -68,7 +68,8 @@ class Keygen(Command[KeyFiles]):
     auditor: bool = option(False, "Make an auditor's key, for privmix release --replay-for.")
 
     def run(self, progress: Progress) -> KeyFiles:
-        from privmix.certificate import AuditorKey, PrivateKey, new_key_files
+        from privmix.certificate.keys import PrivateKey, new_key_files
+        from privmix.certificate.sealed_key import AuditorKey
 
         if self.passphrase is True:
             raise InvalidInput("passphrase", WITHHELD, "the passphrase itself, as bytes")

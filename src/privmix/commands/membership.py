@@ -66,7 +66,7 @@ class Membership(ModelColumns, ModelFiles, Recorded, Command["MembershipRisk"]):
     def run(self, progress: Progress) -> MembershipRisk:
         import numpy as np
 
-        from privmix.attacks.membership import MembershipConfig, infer_membership
+        from privmix.attacks.membership.attack import MembershipConfig, infer_membership
         from privmix.jobs.features import features_in_memory
         from privmix.jobs.membership import OWN_ONLY, STATEMENTS, MembershipRisk, Target
         from privmix.jobs.models import Model, has_splits, open_for_model

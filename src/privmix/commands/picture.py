@@ -14,8 +14,7 @@ from privmix.progress import Progress
 
 if TYPE_CHECKING:
     from privmix.jobs.picturing import ClassPictures, ClassTexts
-    from privmix.publication import ReleasedDataset
-    from privmix.publication.dataset import HasDataset
+    from privmix.publication.dataset import HasDataset, ReleasedDataset
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +57,7 @@ class Picture(Recorded, ModelFiles, Command["ClassPictures | ClassTexts"]):
     steps: int = option(200, "Limit on search steps per image.")
 
     def run(self, progress: Progress) -> ClassPictures | ClassTexts:
-        from privmix.features import from_spec
+        from privmix.features.spec import from_spec
         from privmix.jobs.picturing import centre_noise, class_images, near_texts, takes_texts
         from privmix.jobs.places import check_figure
         from privmix.learning.class_means import class_means

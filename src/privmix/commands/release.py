@@ -31,7 +31,7 @@ class PlanRelease(PlanOptions, Command["Planned"]):
 
     In Python `data` may be ``(x, y)`` of arrays, tensors or lists, a pandas or polars frame, or a Hugging Face
     ``Dataset``; `classes` integers or names; `design` an object such as ``pm.designs.Moments()``; `features` a
-    :class:`privmix.features.Extractor`; `public`, and `proxy` of `assume`, data in memory. `person` is the name of a
+    ``Extractor``; `public`, and `proxy` of `assume`, data in memory. `person` is the name of a
     column, or an array of identifiers: privacy is then for persons with all their records, and `records` is how many
     there are.
 

@@ -20,7 +20,7 @@ from privmix.reports.records import RECORDS_FOLDER, RunRecord, public_records, r
 from privmix.shown import Shown
 
 if TYPE_CHECKING:
-    from privmix.ledger import Ledger
+    from privmix.ledger.ledger import Ledger
 
 _CERTIFICATE: Final = "certificate.json"
 _MODEL: Final = "model.json"
@@ -202,7 +202,7 @@ class _Found:
         from privmix.certificate.certificate import MODEL, RELEASE
         from privmix.jobs.guarantee import folder_guarantee
         from privmix.jobs.kinds import FITTED, kind_of
-        from privmix.learning import load_model
+        from privmix.learning.model_io import load_model
 
         kind = kind_of(folder)
         if kind in (MODEL, RELEASE):

@@ -60,7 +60,8 @@ class Sign(NewFile, Command[Signed]):
     passphrase: bytes | None = option(None, "Passphrase of the key.", python=True)
 
     def run(self, progress: Progress) -> Signed:
-        from privmix.certificate import ATTESTATION_FILE, PrivateKey, sign_folder
+        from privmix.certificate.keys import PrivateKey
+        from privmix.certificate.signing import ATTESTATION_FILE, sign_folder
         from privmix.jobs.checking import remembered
 
         folder, key = Path(self.folder), Path(self.key)

@@ -16,8 +16,7 @@ from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
-    from privmix.publication import ReleasedDataset
-    from privmix.publication.dataset import HasDataset
+    from privmix.publication.dataset import HasDataset, ReleasedDataset
 
 
 @dataclass(frozen=True, eq=False, repr=False)

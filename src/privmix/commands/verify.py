@@ -7,7 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from privmix import training
 from privmix.commands.base import Command, function
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.jobs.options import MODULE_HELP
@@ -15,7 +14,7 @@ from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
-    from privmix.certificate import PublicKey
+    from privmix.certificate.keys import PublicKey
     from privmix.jobs.checking import CheckedFolder
 
 _TOTAL_UNCHECKED: Final = (
@@ -52,9 +51,10 @@ class Verify(Command["CheckedFolder"]):
         return replace(self._checked(progress), full=self.full)
 
     def _checked(self, progress: Progress) -> CheckedFolder:
-        from privmix.certificate import PublicKey, Subject, claimed_key, verify_signature
         from privmix.certificate.certificate import MODEL
+        from privmix.certificate.keys import PublicKey
         from privmix.certificate.ledger_total import is_total, read_total
+        from privmix.certificate.signing import Subject, claimed_key, verify_signature
         from privmix.jobs.checking import CheckedFolder, check_folder, remembered
         from privmix.releases.series import is_series
 
@@ -68,9 +68,10 @@ class Verify(Command["CheckedFolder"]):
             checked = replace(self, module=None)._checked(progress)
             if checked.subject.kind != MODEL:
                 raise InvalidInput("module", WITHHELD, "only for a trained model")
+            from privmix.training.trained import load_trained
             from privmix.training.verify import NO_MODULE
 
-            training.load_trained(path, self.module)
+            load_trained(path, self.module)
             left = tuple(text for text in checked.unchecked if text != NO_MODULE)
             return replace(checked, unchecked=left, found={**checked.found, "unchecked": list(left)})
         if self.key is None:

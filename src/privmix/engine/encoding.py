@@ -33,7 +33,7 @@ _AGAIN: Final = 3
 
 
 class Encodes(Protocol):
-    """The interface that an extractor needs here; see :class:`privmix.features.Extractor`."""
+    """The interface that an extractor needs here; see :class:`privmix.features.base.Extractor`."""
 
     @property
     def step(self) -> int:

@@ -9,8 +9,8 @@ from privmix.engine.records import RecordSource, tiles_of
 from privmix.engine.rows import Engine
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import Plan, made_by
-from privmix.plans.registry import behind, check_unit
+from privmix.plans.plan import Plan
+from privmix.plans.registry import behind, check_unit, made_by
 
 
 class EngineMaker(Protocol):

@@ -17,7 +17,7 @@ from privmix.engine.records import RecordTiles, cores, record_tiles
 from privmix.engine.rows import default_memory
 from privmix.engine.tiles import TileReader
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.plans import BasePlan
+from privmix.plans.plan import BasePlan
 from privmix.progress import Progress
 
 EXACT_FLOAT64: Final = 2**53

@@ -30,7 +30,8 @@ from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.mixing import RowSums
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import BasePlan, ReleasePlan
+from privmix.plans.plan import BasePlan
+from privmix.plans.rows import ReleasePlan
 from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import RecordTransform

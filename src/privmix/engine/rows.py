@@ -22,7 +22,8 @@ from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.mixing import LatticeRecords, RowSums
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import BasePlan, ReleasePlan
+from privmix.plans.plan import BasePlan
+from privmix.plans.rows import ReleasePlan
 from privmix.private_files import no_core_dumps
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform

@@ -16,7 +16,8 @@ from privmix.mechanisms.mixing import LatticeRecords, RowSums
 from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.persons import Givers, PersonGroups, RecordWeights, every_of_class
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import BasePlan, ReleasePlan
+from privmix.plans.plan import BasePlan
+from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 
 # Features, labels and, where persons are the units, what the records weigh.

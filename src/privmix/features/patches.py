@@ -17,7 +17,7 @@ from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor
 from privmix.features.identity import unit_range
 from privmix.packages import import_part, torch
-from privmix.procedural import GENERATORS, get_generator
+from privmix.procedural.base import GENERATORS, get_generator
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,8 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from privmix.accounting import UnsupportedEvent, calibrate
+from privmix.accounting.api import calibrate
+from privmix.accounting.base import UnsupportedEvent
 from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit, audit_noise
 from privmix.audits.audit import audit_plan
@@ -18,11 +19,11 @@ from privmix.audits.verdict import AuditVerdict
 from privmix.errors import REFUTED, InvalidInput
 from privmix.jobs.kinds import certified
 from privmix.jobs.recording import Measured, Measurement
-from privmix.planning import ReleaseConfig
-from privmix.plans import BasePlan, Plan
+from privmix.planning.config import ReleaseConfig
+from privmix.plans.plan import BasePlan, Plan
 from privmix.progress import Progress
 from privmix.shown import Bars
-from privmix.training import TrainingPlan
+from privmix.training.plan import TrainingPlan
 from privmix.training.worst_case import audit_training
 
 A = TypeVar("A", AuditVerdict, NoiseAudit, CanaryAudit)

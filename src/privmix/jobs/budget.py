@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from privmix.accounting import Adjacency, Event
+from privmix.accounting.events import Adjacency, Event
 from privmix.certificate.reservation import ReservationNote
 from privmix.errors import InvalidInput, Unquoted, check_integer
 from privmix.jobs.dataset import Dataset
-from privmix.ledger import Budget, DataIdentity, Ledger, Reservation
+from privmix.ledger.contents import DataIdentity
+from privmix.ledger.ledger import Budget, Ledger, Reservation
 from privmix.ledger.pricing import CAP
 
 _HIGHEST_SEED: Final = 2**64 - 1

@@ -11,14 +11,15 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Event
+from privmix.accounting.events import Event
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, check_auditable
 from privmix.attacks.training_canaries import audit_training_canaries, check_auditable_training, check_room
 from privmix.certificate.certificate import MODEL
-from privmix.data import FeatureStore
-from privmix.engine import PrivateRecords
+from privmix.data.store import FeatureStore
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import WITHHELD, InvalidInput, Unquoted
-from privmix.features import Extractor, from_spec
+from privmix.features.base import Extractor
+from privmix.features.spec import from_spec
 from privmix.fields import stored
 from privmix.jobs.audit import AuditResult
 from privmix.jobs.budget import JobCost
@@ -33,16 +34,21 @@ from privmix.jobs.work import PlannedJob, RunKey, Work
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.named import options_in
-from privmix.plans import ReleasePlan, plan_from_dict
+from privmix.plans.named import plan_from_dict
+from privmix.plans.rows import ReleasePlan
 from privmix.progress import Progress
-from privmix.releases import verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_extractor
-from privmix.training import ModelFacts, TrainingConfig, TrainingPlan, TrainingRecords, ViewConfig, load_trained
+from privmix.releases.verify import verify_release
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.models import Classifier
-from privmix.training.trained import initial_network
+from privmix.training.models.base import Classifier
+from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
+from privmix.training.trained import initial_network, load_trained
 from privmix.training.verify import plan_of, verify_trained
+from privmix.training.views.config import ViewConfig
 
 _PROOF: Final = (
     "The audit ran the plan again, on the data with canaries. The result is about the mechanism and its "

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.certificate import Certificate, Subject, Verification
+from privmix.certificate.certificate import Certificate
 from privmix.certificate.ledger_total import LedgerTotal
 from privmix.certificate.replay_end import ENDED_FILE, read_end, sealed_words
 from privmix.certificate.sealed_key import commitment_of
-from privmix.features import wanted_model
+from privmix.certificate.signing import Subject
+from privmix.certificate.verification import Verification
+from privmix.features.spec import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
 from privmix.progress import Progress, silent
 from privmix.releases.series import is_series
@@ -136,7 +138,7 @@ def check_folder(folder: Path, progress: Progress = silent) -> CheckedFolder:
             checked, found={**checked.found, "series": chain.to_dict()}, files=f"{files} files", series=chain
         )
     if kind_of(folder) == FITTED:
-        from privmix.learning import load_model
+        from privmix.learning.model_io import load_model
 
         facts = load_model(folder).facts_
         subject, found = Subject(FITTED, facts.release_id), {"fitted_on": facts.release_id}

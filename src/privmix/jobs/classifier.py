@@ -16,7 +16,7 @@ from privmix.jobs.models import Model
 from privmix.jobs.options import AUTO, FitOptions
 from privmix.jobs.release_folder import Release
 from privmix.learning.base import ReleaseLearner
-from privmix.publication import ReleasedDataset
+from privmix.publication.dataset import ReleasedDataset
 
 
 class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints

@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency, Gaussian, epsilon
+from privmix.accounting.api import epsilon
+from privmix.accounting.events import Adjacency, Gaussian
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.jobs.budget import Charge, JobCost, charged_note, check_held, new_note
 from privmix.jobs.job import Job

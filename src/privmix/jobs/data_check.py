@@ -20,9 +20,9 @@ from privmix.data.jsonl import JsonlSource
 from privmix.data.reader import reader_of
 from privmix.data.source import Source, as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput, PrivmixError, check_number
-from privmix.features import Extractor, Tabular, parse_features
-from privmix.features.base import NO_TEXT, UNKNOWN
+from privmix.features.base import NO_TEXT, UNKNOWN, Extractor, parse_features
 from privmix.features.table_kinds import REFUSED, Missing, Numeric, like_thousands
+from privmix.features.tabular import Tabular
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
 from privmix.jobs.options import CheckOptions

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix import data as readers
-from privmix.data import Schema, Source, content_hashes
 from privmix.data.columns import first_of
-from privmix.data.fingerprint import fingerprint, listing_hash, origin_files, records_hash
+from privmix.data.dataset import Schema, Source
+from privmix.data.fingerprint import content_hashes, fingerprint, listing_hash, origin_files, records_hash
 from privmix.data.held import may_have_splits, settled
 from privmix.data.remote import is_remote
 from privmix.data.source import reads_places
 from privmix.data.spool import Spool
 from privmix.errors import InvalidInput
-from privmix.features import Extractor, Identity, Pixels, Tabular, TextEncoder
+from privmix.features.base import Extractor
+from privmix.features.identity import Identity, Pixels
+from privmix.features.tabular import Tabular
+from privmix.features.text import TextEncoder
 from privmix.jobs.columns import Columns, class_list
 
 _LATER: Final = ("separator", "decimal", "encoding", "person", "header", "no_header")

@@ -12,23 +12,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data import FeatureStore, Source
+from privmix.data.dataset import Source
 from privmix.data.files import reading
 from privmix.data.fingerprint import keep_hashes, recall_hashes
-from privmix.engine import PrivateRecords
+from privmix.data.store import FeatureStore
 from privmix.engine.encoding import ClusterEncoder
 from privmix.engine.grouping import by_person, store_by_person
 from privmix.engine.ray import Cluster
-from privmix.engine.rows import default_memory
+from privmix.engine.rows import PrivateRecords, default_memory
 from privmix.errors import InvalidInput
-from privmix.features import Extractor, from_spec, write_features
+from privmix.features.base import Extractor
+from privmix.features.cache import write_features
+from privmix.features.spec import from_spec
 from privmix.jobs.dataset import Dataset
 from privmix.progress import Progress
 from privmix.releases.folder import read_extractor
 
 
 def extractor_of(release: Path, certificate: Mapping[str, Any], model: str | Path | None = None) -> Extractor:
-    """Return the extractor of a release in a folder; raise errors as :func:`privmix.features.from_spec` does."""
+    """Return the extractor of a release in a folder; raise errors as :func:`privmix.features.spec.from_spec` does."""
     arrays = read_extractor(release, certificate)
     return from_spec(certificate["extractor"], model, arrays=arrays)
 

@@ -11,21 +11,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data import Schema
+from privmix.data.dataset import Schema
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.features import Extractor, Pixels, from_spec, parse_features
+from privmix.features.base import Extractor, parse_features
+from privmix.features.identity import Pixels
+from privmix.features.spec import from_spec
 from privmix.jobs.class_texts import class_prior
 from privmix.jobs.columns import Columns
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.models import Model, open_for_model, split_of
 from privmix.jobs.options import AUTO, FitOptions
-from privmix.learning import LEARNERS, DiscriminantClassifier, GeneralizedKLClassifier
-from privmix.learning.base import ReleaseFacts, ReleaseLearner
+from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.model_io import MODEL_FOLDER
-from privmix.plans import design_named
+from privmix.plans.registry import design_named
 from privmix.progress import Progress, silent
-from privmix.publication import RecordTransform, ReleasedDataset
-from privmix.publication.dataset import HasDataset
+from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
 from privmix.releases.at_hand import dataset_of
 
 # Longer than any features are: nothing is clipped any more.

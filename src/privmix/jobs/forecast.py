@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.source import resolve_classes
-from privmix.designs import Poisson
+from privmix.designs.rows.poisson import Poisson
 from privmix.errors import InvalidInput
-from privmix.features import parse_features
+from privmix.features.base import parse_features
 from privmix.features.tabular import Tabular
 from privmix.jobs.columns import class_list
 from privmix.jobs.dataset import open_for
@@ -23,10 +23,10 @@ from privmix.jobs.options import CLASSIFY
 from privmix.jobs.places import check_figure
 from privmix.jobs.planner import check_goal, columns_of, declared_model, projects, public_model
 from privmix.named import in_words
-from privmix.planning import PlannerChoice, ReleaseConfig, choose_design
-from privmix.planning.choice import Candidate, labels
-from privmix.planning.config import degree_by_theory
+from privmix.planning.choice import Candidate, PlannerChoice, labels
+from privmix.planning.config import ReleaseConfig, degree_by_theory
 from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
+from privmix.planning.planner import choose_design
 from privmix.planning.table import forecast_table
 from privmix.planning.table_choice import TableChoice, choose_table
 from privmix.planning.theory import best_mixup_degree

@@ -7,17 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from privmix import training
-from privmix.certificate import Certificate
 from privmix.certificate.about import about_of
-from privmix.certificate.certificate import MODEL, RELEASE
+from privmix.certificate.certificate import MODEL, RELEASE, Certificate
 from privmix.certificate.guarantee import Guarantee
 from privmix.features.spec import title_of
 from privmix.jobs.checking import sealed_key_of
 from privmix.jobs.kinds import kind_of
 from privmix.mechanisms.plan import RECORD, unit_of
 from privmix.planning.choice import check_choice_record
-from privmix.plans import Plan, made_by
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
 from privmix.reports.records import RunRecord
@@ -47,9 +46,12 @@ def _release(folder: Path) -> RunRecord:
 
 def _model(folder: Path) -> RunRecord:
     """Weights are verified, too: unlike a release's files they are few."""
-    verified = training.verify_trained(folder)
-    model = training.load_trained(folder)
-    certificate, plan = model.certificate, training.plan_of(model.certificate)
+    from privmix.training.trained import load_trained
+    from privmix.training.verify import plan_of, verify_trained
+
+    verified = verify_trained(folder)
+    model = load_trained(folder)
+    certificate, plan = model.certificate, plan_of(model.certificate)
     summary = f"A classifier ({model.network.name}) trained on public data alone: no private record was read, and "
     summary += "the public data were not compared with private records"
     if plan.steps > 0:

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from privmix import training
 from privmix.certificate.about import about_of
 from privmix.certificate.as_gdp import as_gdp
 from privmix.certificate.assessment import COLUMNS, as_rows
@@ -16,18 +15,22 @@ from privmix.certificate.certificate import MODEL, Certificate
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.registry_entry import as_yaml, missing, registry_entry
 from privmix.errors import InvalidInput
-from privmix.features import wanted_model
-from privmix.features.spec import drafted_statements, title_of
+from privmix.features.spec import drafted_statements, title_of, wanted_model
 from privmix.jobs.checking import sealed_key_of
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.planner import design_facts
-from privmix.learning import ReleaseLearner, describe_model, load_model
+from privmix.learning.base import ReleaseLearner
+from privmix.learning.model_io import describe_model, load_model
 from privmix.mechanisms.plan import unit_of
 from privmix.planning.choice import check_choice_record, forecast_of
-from privmix.plans import Plan, plan_from_dict
+from privmix.plans.named import plan_from_dict
+from privmix.plans.plan import Plan
 from privmix.releases.certificate import read_certificate
 from privmix.rounding import exact, rounded_up
 from privmix.shown import Picture, Shown
+
+if TYPE_CHECKING:
+    from privmix.training.trained import TrainedModel
 
 # Facts that are shown without `full`; with the title and the last line they fill 15 lines at most.
 _FIRST: Final = frozenset({
@@ -96,7 +99,9 @@ def inspection_of(folder: Path, *, full: bool = False) -> Inspection:
     if kind == FITTED:
         found = _of_fitted(load_model(folder))
     elif kind == MODEL:
-        found = _of_model(training.load_trained(folder))
+        from privmix.training.trained import load_trained
+
+        found = _of_model(load_trained(folder))
     else:
         found = _of_release(folder, read_certificate(folder))
     return replace(found, full=full)
@@ -109,7 +114,9 @@ def entry_of(folder: Path) -> RegistryEntry:
         raise InvalidInput(
             "registry", "a model fitted on a release", "the folder of the release, or of a trained model"
         )
-    entry = registry_entry(training.load_trained(folder).certificate if kind == MODEL else read_certificate(folder))
+    from privmix.training.trained import load_trained
+
+    entry = registry_entry(load_trained(folder).certificate if kind == MODEL else read_certificate(folder))
     return RegistryEntry(entry, tuple(f"to be stated by the curator: {place}" for place in missing(entry)))
 
 
@@ -136,9 +143,11 @@ def _of_release(folder: Path, certificate: Certificate) -> Inspection:
     return _certified("Release", certificate, facts, (certificate.get("choice") or {}).get("reasons", []))
 
 
-def _of_model(model: training.TrainedModel) -> Inspection:
+def _of_model(model: TrainedModel) -> Inspection:
+    from privmix.training.verify import plan_of
+
     certificate = model.certificate
-    plan = training.plan_of(certificate)
+    plan = plan_of(certificate)
     facts, settings = model.facts_, certificate["settings"]
     network = model.network
     weights = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)

@@ -29,7 +29,7 @@ from privmix.jobs.places import check_store, check_writable
 from privmix.jobs.public_data import refuse_overlap
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Done, PlannedJob, Work
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_place import RunState

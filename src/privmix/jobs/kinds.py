@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from privmix import plans, releases, training
-from privmix.certificate import Certificate, Verification
-from privmix.certificate import read_certificate as read_any
-from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
+from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE, Certificate
+from privmix.certificate.certificate import read_certificate as read_any
+from privmix.certificate.verification import Verification
 from privmix.mechanisms.plan import Plan
 from privmix.progress import Progress, silent
 
@@ -24,10 +23,45 @@ class VerifyFunction(Protocol):
     def __call__(self, folder: str | Path, progress: Progress = silent, /) -> Verification: ...
 
 
+# Each function imports for itself: a training's modules import torch, and verification imports SciPy.
+
+
+def _read_release(folder: str | Path) -> Certificate:
+    from privmix.releases.certificate import read_certificate
+
+    return read_certificate(folder)
+
+
+def _read_model(folder: str | Path) -> Certificate:
+    from privmix.training.certificate import read_certificate
+
+    return read_certificate(folder)
+
+
+def _verify_release(folder: str | Path, progress: Progress = silent, /) -> Verification:
+    from privmix.releases.verify import verify_release
+
+    return verify_release(folder, progress)
+
+
 def _verify_model(folder: str | Path, progress: Progress = silent, /) -> Verification:
+    from privmix.training.verify import verify_trained
+
     # Its weights are few, and no noise in them can be tested.
     del progress
-    return training.verify_trained(folder)
+    return verify_trained(folder)
+
+
+def _plan_of_release(certificate: Mapping[str, Any]) -> Plan:
+    from privmix.plans.named import plan_from_dict
+
+    return plan_from_dict(certificate["plan"])
+
+
+def _plan_of_model(certificate: Mapping[str, Any]) -> Plan:
+    from privmix.training.verify import plan_of
+
+    return plan_of(certificate)
 
 
 @dataclass(frozen=True)
@@ -40,15 +74,8 @@ class CertifiedKind:
 
 
 KINDS: Final[Mapping[str, CertifiedKind]] = {
-    # Lambdas, since each function's module takes long to import: a training's modules import torch.
-    RELEASE: CertifiedKind(
-        lambda folder: releases.read_certificate(folder),
-        lambda folder, progress=silent: releases.verify_release(folder, progress),
-        lambda certificate: plans.plan_from_dict(certificate["plan"]),
-    ),
-    MODEL: CertifiedKind(
-        lambda folder: training.read_certificate(folder), _verify_model, lambda found: training.plan_of(found)
-    ),
+    RELEASE: CertifiedKind(_read_release, _verify_release, _plan_of_release),
+    MODEL: CertifiedKind(_read_model, _verify_model, _plan_of_model),
 }
 
 
@@ -57,7 +84,7 @@ def kind_of(folder: str | Path) -> str | None:
     if os.path.lexists(Path(folder) / CERTIFICATE_FILE):
         return read_any(folder).kind
     # Learners import scikit-learn, which users of a certificate need not wait for.
-    from privmix.learning import is_fitted_model
+    from privmix.learning.model_io import is_fitted_model
 
     return FITTED if is_fitted_model(folder) else None
 

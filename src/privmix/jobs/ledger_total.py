@@ -15,9 +15,10 @@ from privmix.certificate.keys import PublicKey
 from privmix.certificate.ledger_total import LONGEST, MOST_PURPOSES, MOST_RESULTS, LedgerTotal, Outcomes, read_total
 from privmix.certificate.statement import Statement
 from privmix.errors import InvalidInput
-from privmix.ledger import Ledger, verify_ledger
 from privmix.ledger.database import canonical
+from privmix.ledger.ledger import Ledger
 from privmix.ledger.pricing import covered
+from privmix.ledger.verify import verify_ledger
 from privmix.mechanisms.plan import unit_named
 from privmix.reports.records import RunRecord
 from privmix.rounding import exact, rounded_down, rounded_up

@@ -63,7 +63,7 @@ def machine_of(engine: str | Local, design: str | None = None) -> Local:
         check_integer("engine workers", made.workers, low=1)
     if made.name == "local":
         return made
-    from privmix.plans import design_named
+    from privmix.plans.registry import design_named
 
     if design is not None and made.name not in design_named(design).engines:
         raise InvalidInput("engine", made.name, f"local for design {design}, which reads records once and in blocks")

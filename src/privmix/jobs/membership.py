@@ -6,25 +6,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from privmix import training
-from privmix.attacks.membership import (
-    AttackResult,
-    DpSgdTrainer,
-    MembershipConfig,
-    MembershipResult,
-    ReferenceTrainer,
-    ReleaseTrainer,
-)
+from privmix.attacks.membership.attack import AttackResult, MembershipConfig, MembershipResult
+from privmix.attacks.membership.trainers import DpSgdTrainer, ReferenceTrainer, ReleaseTrainer
 from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.errors import WITHHELD, InvalidInput, Unquoted
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.recording import Measured
-from privmix.learning import load_model
 from privmix.learning.base import ReleaseLearner
+from privmix.learning.model_io import load_model
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
+
+if TYPE_CHECKING:
+    from privmix.training.trained import TrainedModel
 
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 STATEMENTS: Final = (
@@ -84,7 +80,7 @@ def _in_words(attack: AttackResult) -> str:
 class Target:
     """The attacked model, how its like are made, and what was guaranteed for it."""
 
-    model: ReleaseLearner | training.TrainedModel
+    model: ReleaseLearner | TrainedModel
     subject: dict[str, Any]
     certificate: Mapping[str, Any] | None = field(repr=False)
     trainer: ReferenceTrainer | None
@@ -97,8 +93,11 @@ class Target:
         if kind == MODEL:
             if release is not None:
                 raise InvalidInput("release", str(release), "no release: the model was trained on records")
-            trained = training.load_trained(folder, module)
-            training.verify_trained(folder)
+            from privmix.training.trained import load_trained
+            from privmix.training.verify import verify_trained
+
+            trained = load_trained(folder, module)
+            verify_trained(folder)
             trainer = DpSgdTrainer.of(trained, module=module) if config.needs_references else None
             return cls(trained, {"kind": MODEL, "id": trained.certificate.id}, trained.certificate, trainer)
         if release is not None and kind_of(release) == MODEL:

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix import training
 from privmix.certificate.certificate import MODEL, RELEASE, Certificate
-from privmix.data import Source
+from privmix.data.dataset import Source
 from privmix.data.frames import frame_inputs, library_of
 from privmix.data.held import is_indexed, settled
 from privmix.data.images import is_picture
 from privmix.data.memory import as_array, is_sparse
 from privmix.data.source import as_inputs, as_table, encode_labels
 from privmix.errors import WITHHELD, InvalidInput, Unquoted, check_choice
-from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spec
-from privmix.features.spec import title_of
+from privmix.features.base import Extractor
+from privmix.features.identity import Identity
+from privmix.features.spec import from_spec, title_of
+from privmix.features.tabular import Tabular
+from privmix.features.text import TextEncoder
 from privmix.held_folders import write_durably
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from privmix.learning.base import ReleaseFacts, ReleaseLearner
-    from privmix.training import ModelFacts, TrainedModel
+    from privmix.training.facts import ModelFacts
+    from privmix.training.trained import TrainedModel
 
 
 _BATCH: Final = 4096
@@ -270,7 +273,7 @@ def _needs_a_source(x: Any) -> bool:
 
 
 def model_in(model: Model | str | Path, features_model: str | Path | None = None, module: Any = None) -> Model:
-    """Return a model as it is, or the one in a folder; `module`: see :func:`privmix.training.load_trained`."""
+    """Return a model as it is, or the one in a folder; `module`: see :func:`privmix.training.trained.load_trained`."""
     if isinstance(model, Model):
         if module is not None:
             raise InvalidInput(
@@ -284,7 +287,9 @@ def model_in(model: Model | str | Path, features_model: str | Path | None = None
     if kind == RELEASE:
         raise InvalidInput("model", str(path), "the folder of a model: this is a release. Fit a model with privmix fit")
     if kind == MODEL:
-        return Model(training.load_trained(path, module), features_model)
+        from privmix.training.trained import load_trained
+
+        return Model(load_trained(path, module), features_model)
     if module is not None:
         raise InvalidInput("module", Unquoted("a module"), "no module for a model that was fitted on a release")
     from privmix.learning.model_io import load_model

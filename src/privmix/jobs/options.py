@@ -13,9 +13,9 @@ from privmix.jobs.persons import PrivateColumns
 from privmix.options import EXPERT, described, option
 
 if TYPE_CHECKING:
-    from privmix.features import Extractor
+    from privmix.features.base import Extractor
     from privmix.learning.base import ReleaseLearner
-    from privmix.ledger import Ledger
+    from privmix.ledger.ledger import Ledger
 
 AUTO: Final = "auto"
 """In place of a design or a learner: it is chosen by public facts."""

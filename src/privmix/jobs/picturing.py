@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput
-from privmix.features import Extractor, Pixels
+from privmix.features.base import Extractor
+from privmix.features.identity import Pixels
 from privmix.jobs.class_texts import column_of
 from privmix.jobs.public_texts import public_texts as read_texts
 from privmix.jobs.recording import Measured, Measurement
@@ -21,7 +22,7 @@ from privmix.jobs.sampling import plan_of
 from privmix.learning.class_means import COARSE, NOTHING, ClassMeans, class_scores
 from privmix.learning.inverse import InverseConfig, inverse_images
 from privmix.progress import Progress
-from privmix.publication import ReleasedDataset
+from privmix.publication.dataset import ReleasedDataset
 from privmix.reports.images import data_uri, side_for, small_image, stored_images
 from privmix.reports.pictures import draw_class_pictures
 from privmix.shown import Bar, Bars, ImageStrip

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from privmix.data import FeatureStore
+from privmix.data.store import FeatureStore
 from privmix.errors import InvalidInput, StorageError
 
 # Every folder that is made to be handed on has one of these.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.errors import InvalidInput, check_choice, in_terms_of
-from privmix.features import Extractor
+from privmix.features.base import Extractor
 from privmix.features.projected import Projected
 from privmix.features.table_states import States, table_states
 from privmix.features.tabular import Tabular
@@ -24,13 +24,14 @@ from privmix.jobs.release_options import Assumptions
 from privmix.learning.data_model import DataModel
 from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.named import chosen
-from privmix.planning import PlannerChoice, ReleaseConfig
-from privmix.planning.choice import DECLARED, PUBLIC
+from privmix.planning.choice import DECLARED, PUBLIC, PlannerChoice
+from privmix.planning.config import ReleaseConfig
 from privmix.planning.table import TableColumn
-from privmix.plans import Design, Plan, made_by
-from privmix.plans.registry import DESIGNS
+from privmix.plans.design import Design
+from privmix.plans.plan import Plan
+from privmix.plans.registry import DESIGNS, made_by
 from privmix.progress import Progress
-from privmix.publication import RecordTransform
+from privmix.publication.dataset import RecordTransform
 from privmix.releases.picture import plain_picture
 from privmix.scratch import ScratchFolder
 
@@ -60,7 +61,7 @@ def choose(
     """Find the best design for a budget and public assumptions; no private record is read."""
     # `extractor`, `columns`, `input_shape` are the private data's, for the public ones. The planner imports all
     # learners: a user who names a design does not wait for these.
-    from privmix.planning import choose_design
+    from privmix.planning.planner import choose_design
 
     assumptions.check(of_persons=config.per_person is not None)
     public: dict[str, InputHashes] = {}

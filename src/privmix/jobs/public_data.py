@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data import Source, content_hashes
+from privmix.data.dataset import Source
+from privmix.data.fingerprint import content_hashes
 from privmix.data.overlap import InputHashes as RecordHashes
 from privmix.data.overlap import PersonsContents as PersonsHashes
 from privmix.data.overlap import Sketch, made_of, same_files, same_place
 from privmix.errors import WITHHELD, InvalidInput, in_terms_of
-from privmix.features import Extractor
+from privmix.features.base import Extractor
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import listings_of
-from privmix.ledger import DataIdentity, Ledger
+from privmix.ledger.contents import DataIdentity
+from privmix.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
-    from privmix.training import ModelFacts
+    from privmix.training.facts import ModelFacts
 
 _PRIVATE = "public records: this is the private dataset"
 

@@ -9,18 +9,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data import ArraySource, Schema, Source
+from privmix.data.dataset import ArraySource, Schema, Source
 from privmix.data.fingerprint import records_hash
 from privmix.data.overlap import InputHashes
 from privmix.errors import InvalidInput, check_integer, in_terms_of
-from privmix.features import Extractor
+from privmix.features.base import Extractor
 from privmix.features.whitened import DATA, Whitened
 from privmix.features.whitening import Whitening, WhiteningConfig
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.release_options import PROCEDURAL, Prior
-from privmix.procedural import get_generator
+from privmix.procedural.base import get_generator
 from privmix.progress import Progress
 
 _DRAWN: Final = 4000

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import PrivacyCost
+from privmix.accounting.base import PrivacyCost
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.guarantee import Guarantee
-from privmix.data import FeatureStore
 from privmix.data.overlap import InputHashes, Sketch
-from privmix.engine import PrivateRecords
+from privmix.data.store import FeatureStore
+from privmix.engine.rows import PrivateRecords
 from privmix.engine.shared_places import check_places
 from privmix.errors import WITHHELD, InvalidInput, warn
-from privmix.features import Extractor
+from privmix.features.base import Extractor
 from privmix.features.projected import Projected
 from privmix.features.tabular import Tabular
 from privmix.jobs.budget import JobCost
@@ -39,12 +39,14 @@ from privmix.jobs.work import PlannedJob, RunKey, Work
 from privmix.learning.table_model import LARGEST_TABLE
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
-from privmix.planning import PlannerChoice, ReleaseConfig
-from privmix.planning.config import WHY
+from privmix.planning.choice import PlannerChoice
+from privmix.planning.config import WHY, ReleaseConfig
 from privmix.planning.table import TableForecast, few_for_noise, forecast_table
-from privmix.plans import Plan, ReleasePlan, made_by
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
+from privmix.plans.rows import ReleasePlan
 from privmix.progress import Progress, silent
-from privmix.releases import ReleaseRun
+from privmix.releases.run import ReleaseRun
 from privmix.releases.series import SeriesStep
 from privmix.rounding import exact
 from privmix.scratch import ScratchFolder

@@ -20,11 +20,13 @@ from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.transformed import transformed
 from privmix.planning.choice import forecast_of
-from privmix.plans import Plan, made_by, plan_from_dict
-from privmix.publication import ReleasedDataset
-from privmix.releases import load_release, verify_release
+from privmix.plans.named import plan_from_dict
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
+from privmix.publication.dataset import ReleasedDataset
 from privmix.releases.certificate import read_certificate
-from privmix.releases.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
+from privmix.releases.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, load_release, members
+from privmix.releases.verify import verify_release
 from privmix.scratch import ScratchFolder
 from privmix.shown import Bars, Shown
 from privmix.untrusted import open_plain

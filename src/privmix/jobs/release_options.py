@@ -33,10 +33,10 @@ from privmix.options import EXPERT, described, option, said
 if TYPE_CHECKING:
     from privmix.certificate.about import About
     from privmix.certificate.sealed_key import Auditor
-    from privmix.features import Extractor
+    from privmix.features.base import Extractor
     from privmix.learning.holdings import Holdings
-    from privmix.ledger import Ledger
-    from privmix.plans import Design
+    from privmix.ledger.ledger import Ledger
+    from privmix.plans.design import Design
 
 DEFAULT_CLIP_NORM: Final = 1.0
 """Features of extractors lie within it; plain numbers seldom do."""

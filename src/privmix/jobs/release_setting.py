@@ -12,9 +12,9 @@ from privmix.accounting.pricing import count_noise
 from privmix.certificate.about import About
 from privmix.certificate.sealed_key import SEALED_FILE, Auditor
 from privmix.data.overlap import Sketch
-from privmix.designs import Poisson
+from privmix.designs.rows.poisson import Poisson
 from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
-from privmix.features import Extractor, parse_features
+from privmix.features.base import Extractor, parse_features
 from privmix.features.projected import Projected
 from privmix.features.whitening import WhiteningConfig
 from privmix.jobs.counting import STAND_IN, check_asked
@@ -26,8 +26,8 @@ from privmix.jobs.public_data import origins_of, refuse_private
 from privmix.jobs.public_prior import OpenedPublic, open_public
 from privmix.jobs.release_options import ReleaseOptions
 from privmix.mechanisms.run_folder import beside
-from privmix.planning import ReleaseConfig
-from privmix.plans import Design
+from privmix.planning.config import ReleaseConfig
+from privmix.plans.design import Design
 from privmix.progress import silent
 from privmix.releases.folder import RELEASE_FOLDER
 from privmix.releases.run import check_no_sealed_key

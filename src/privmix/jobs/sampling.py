@@ -17,10 +17,10 @@ from privmix.jobs.planner import columns_of
 from privmix.jobs.private_tables import check_out, write_table
 from privmix.learning.table_model import FINE, ColumnStates, PairFit, TableModel, fit_table
 from privmix.planning.table import TableForecast, forecast_table, listed, untold_note
-from privmix.plans import Plan, plan_from_dict
+from privmix.plans.named import plan_from_dict
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
-from privmix.publication import ReleasedDataset
-from privmix.publication.dataset import HasDataset
+from privmix.publication.dataset import HasDataset, ReleasedDataset
 from privmix.publication.second_moments import SecondMoments
 from privmix.releases.at_hand import dataset_of
 from privmix.shown import Shown

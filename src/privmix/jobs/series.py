@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from privmix.certificate.certificate import Certificate
 from privmix.designs.series.plan import MOMENTS_SERIES, MomentsSeries, SeriesPlan
 from privmix.errors import InvalidInput
-from privmix.features import from_spec
+from privmix.features.spec import from_spec
 from privmix.jobs.budget import Charge, JobCost, check_noted
 from privmix.jobs.job import RunArguments
 from privmix.jobs.places import check_writable
@@ -20,11 +20,13 @@ from privmix.jobs.release import Planned, ReleaseJob, job_of, made_release
 from privmix.jobs.release_folder import Release
 from privmix.jobs.work import Work
 from privmix.mechanisms.run_place import RunState
-from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, made_by, plan_from_dict
+from privmix.planning.config import ReleaseConfig
+from privmix.plans.named import plan_from_dict
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
 from privmix.progress import Progress, silent
-from privmix.releases import ReleaseRun
 from privmix.releases.certificate import read_certificate
+from privmix.releases.run import ReleaseRun
 from privmix.releases.series import Series, SeriesStep, place_of_step, private_place
 from privmix.rounding import exact
 from privmix.shown import Shown

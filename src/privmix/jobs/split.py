@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix import data as readers
-from privmix.data import Source
+from privmix.data.dataset import Source
 from privmix.data.public_share import PublicShare, split_off
 from privmix.errors import InvalidInput, check_choice, in_terms_of
 from privmix.jobs.columns import Columns, class_list, listed

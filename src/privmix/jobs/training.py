@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from privmix.accounting.pricing import count_noise
 from privmix.certificate.guarantee import Guarantee
-from privmix.data import FeatureStore, Source
+from privmix.data.dataset import Source
 from privmix.data.overlap import InputHashes, Sketch
+from privmix.data.store import FeatureStore
 from privmix.devices import chosen_device
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, in_terms_of
-from privmix.features import Extractor, parse_features
+from privmix.features.base import Extractor, parse_features
 from privmix.jobs.budget import JobCost
 from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_persons, count, spending
 from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
@@ -35,23 +36,19 @@ from privmix.mechanisms.run_place import RunState
 from privmix.progress import Progress, silent
 from privmix.rounding import exact
 from privmix.shown import Bars, Shown
-from privmix.training import (
-    ModelFacts,
-    PublicData,
-    TrainedModel,
-    Trainer,
-    TrainingConfig,
-    TrainingPlan,
-    TrainingRecords,
-    TrainingRun,
-    Watch,
-)
-from privmix.training.config import OPTIONS, OWN, named_model
+from privmix.training.config import OPTIONS, OWN, TrainingConfig, named_model
 from privmix.training.dp_sgd import share_streams
+from privmix.training.examples import PublicData
+from privmix.training.facts import ModelFacts
 from privmix.training.mechanisms.base import mechanism_of
-from privmix.training.models import OwnNetwork
-from privmix.training.models.own import own_module
+from privmix.training.models.own import OwnNetwork, own_module
+from privmix.training.plan import TrainingPlan
+from privmix.training.records import TrainingRecords
+from privmix.training.run import TrainingRun
+from privmix.training.trained import TrainedModel
+from privmix.training.trainer import Trainer
 from privmix.training.views.bank import ViewBank
+from privmix.training.watching import Watch
 from privmix.world import World, current_world
 
 _SHARED: Final = ("pool", "public", "synthetic", "validation")

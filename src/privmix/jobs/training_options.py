@@ -27,9 +27,9 @@ from privmix.training.public.config import METHODS_PLACE, ExtendedConfig, WarmUp
 from privmix.training.views.config import ViewConfig
 
 if TYPE_CHECKING:
-    from privmix.features import Extractor
-    from privmix.ledger import Ledger
-    from privmix.training import ModelFacts
+    from privmix.features.base import Extractor
+    from privmix.ledger.ledger import Ledger
+    from privmix.training.facts import ModelFacts
 
 _PRIVACY: Final = "Privacy"
 _VIEWS: Final = "Views and mixup"

@@ -15,8 +15,7 @@ from privmix.progress import Progress
 from privmix.shown import Shown
 
 if TYPE_CHECKING:
-    from privmix.publication import ReleasedDataset
-    from privmix.publication.dataset import HasDataset
+    from privmix.publication.dataset import HasDataset, ReleasedDataset
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,8 +61,7 @@ def transformed(
 ) -> Transformed:
     """Return records through a release's extractor, clipped, centred by the released mean and clipped again."""
     # Imported here: help takes none of it.
-    from privmix.features import from_spec
-    from privmix.features.spec import feature_names
+    from privmix.features.spec import feature_names, from_spec
     from privmix.jobs.dataset import open_unlabelled
     from privmix.learning.base import ReleaseFacts
     from privmix.releases.at_hand import dataset_of

@@ -22,7 +22,7 @@ from privmix.learning.class_statistics import class_statistics
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule
 from privmix.learning.rows import as_release, slices
-from privmix.plans import Plan
+from privmix.plans.plan import Plan
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
 

@@ -12,7 +12,8 @@ from privmix.learning.calibration import temperature_of_discriminant
 from privmix.learning.class_statistics import class_statistics
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule, drawn_statistics
-from privmix.plans import Plan, made_by
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 

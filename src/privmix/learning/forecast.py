@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from privmix.learning.class_statistics import ClassStatistics, ClassSums
 from privmix.learning.data_model import DataModel
 from privmix.learning.spectrum import COARSE, AdditiveNoise, KnownVariance, known_variance
-from privmix.plans import Plan, made_by
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
 from privmix.plans.setting import MomentForecast
 from privmix.publication.second_moments import SecondMoments, estimated_shares, regression
 

@@ -14,7 +14,7 @@ from privmix.learning.base import LEARNERS, LinearLearner
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule, drawn_regression
 from privmix.learning.rows import CentredRows, slices
-from privmix.plans import Plan
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import eigh_lower

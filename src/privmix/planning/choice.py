@@ -11,7 +11,8 @@ from typing import Any, Final
 from privmix.errors import InvalidInput
 from privmix.learning.holdings import Holdings
 from privmix.planning.config import ReleaseConfig
-from privmix.plans import Plan, all_designs, design_named, made_by
+from privmix.plans.plan import Plan
+from privmix.plans.registry import all_designs, design_named, made_by
 from privmix.rounding import exact
 from privmix.shown import Bar, Bars, Shown
 

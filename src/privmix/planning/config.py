@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from privmix.accounting import calibrate, guess_noise
+from privmix.accounting.api import calibrate, guess_noise
 from privmix.accounting.pricing import budget_after_count, small_query_noise
 from privmix.mechanisms.plan import check_target
 from privmix.named import options_in
 from privmix.planning.theory import best_mixup_degree
-from privmix.plans import Design, Plan, Setting, check_options, design_named
-from privmix.plans.registry import check_unit, check_weights
+from privmix.plans.design import Design
+from privmix.plans.plan import Plan
+from privmix.plans.registry import check_options, check_unit, check_weights, design_named
+from privmix.plans.setting import Setting
 
 _Found = TypeVar("_Found")
 WHY: Final = "the least error of linear regression at n, T and the target (Li et al. 2022, Theorem 3.1, noise by PLD)"
@@ -54,7 +56,7 @@ def _pure(setting: Setting, design: Any, degree: int, epsilon: float) -> float:
 
 @dataclass(frozen=True, init=False)
 class ReleaseConfig(Setting):
-    """Every public choice of a release but its noise: a :class:`privmix.plans.Setting` and a design."""
+    """Every public choice of a release but its noise: a :class:`privmix.plans.setting.Setting` and a design."""
 
     # Set by ``__init__``, which makes it of a name and options.
     design: Design[Any] = field(kw_only=True)

@@ -10,13 +10,13 @@ import numpy as np
 
 from privmix.designs.moments.plan import MOMENTS
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.learning import LEARNERS
+from privmix.learning.base import LEARNERS
 from privmix.learning.data_model import DataModel
 from privmix.learning.holdings import ONE_EACH
 from privmix.planning.choice import DECLARED, PUBLIC, Candidate, LeftOut, PlannerChoice, counted_error, is_model_words
 from privmix.planning.config import ReleaseConfig
-from privmix.plans import Plan, all_designs, made_by
-from privmix.plans.registry import takes_persons, weighs
+from privmix.plans.plan import Plan
+from privmix.plans.registry import all_designs, made_by, takes_persons, weighs
 from privmix.progress import Progress
 
 

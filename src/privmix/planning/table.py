@@ -17,7 +17,7 @@ from scipy.special import gammaincinv
 from privmix.accounting.gdp import gdp_mu
 from privmix.errors import InvalidInput
 from privmix.learning.table_model import LARGEST_TABLE
-from privmix.plans import Plan
+from privmix.plans.plan import Plan
 from privmix.rounding import exact
 from privmix.shown import Bar, Bars, Shown
 

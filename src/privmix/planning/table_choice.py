@@ -12,7 +12,7 @@ from privmix.learning.data_model import DataModel
 from privmix.planning.config import ReleaseConfig
 from privmix.planning.planner import predict_accuracy
 from privmix.planning.table import TableColumn, TableForecast, forecast_table, listed
-from privmix.plans import Plan
+from privmix.plans.plan import Plan
 from privmix.shown import Bars, Shown
 
 # Shares of the budget for X'Y: pairs of columns are many, those with the classes few.

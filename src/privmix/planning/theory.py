@@ -15,11 +15,12 @@ from functools import cache
 import numpy as np
 import scipy
 
-from privmix.accounting import calibrate, published_noise_multiplier
-from privmix.designs import Poisson
+from privmix.accounting.api import calibrate
+from privmix.accounting.gdp import published_noise_multiplier
+from privmix.designs.rows.poisson import Poisson
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.fields import Amount, Positive, check_fields
-from privmix.plans import Setting
+from privmix.plans.setting import Setting
 
 # Neighbouring degrees of the last search step differ by less than this factor: the curve is flat at its minimum.
 _CLOSE = 1.1

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.fields import Checked
 from privmix.plans.plan import BasePlan
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting

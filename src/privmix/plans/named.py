@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privmix.accounting import PrivacyCost
+from privmix.accounting.base import PrivacyCost
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import check_price
 from privmix.plans.plan import Plan

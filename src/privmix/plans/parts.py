@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency, Composed, Event, Gaussian
+from privmix.accounting.events import Adjacency, Composed, Event, Gaussian
 from privmix.errors import InvalidInput
 from privmix.mechanisms.sampling import EveryRecord, Sampler
 from privmix.plans.design import Beside, Design

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
-from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
+from privmix.accounting.base import PrivacyCost
+from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian
 from privmix.accounting.pricing import budget_after_count, deltas, price, price_after_count
 from privmix.errors import InvalidInput, check_number
 from privmix.fields import Fraction, Number, PlainCount, Positive, Share, Whole, check_fields, read, stored, used
@@ -153,7 +154,7 @@ class BasePlan(Shown):
     def picture(self) -> Bars | None:
         """Its price; one point of it where that of a private count is added."""
         # Help describes plans, and can't wait for what prices them.
-        from privmix.accounting import price_picture
+        from privmix.accounting.api import price_picture
 
         if self.delta is None:
             return None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency, Event, Gaussian, Laplace
+from privmix.accounting.events import Adjacency, Event, Gaussian, Laplace
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Choice, Number, PlainCount, used
 from privmix.mechanisms.sampling import DirichletWeights, Sampler

@@ -13,7 +13,7 @@ from privmix.certificate.certificate import Certificate
 from privmix.errors import InvalidInput
 from privmix.fields import Choice, Positive, check_fields
 from privmix.mechanisms.clipping import clip_l1, clip_l2
-from privmix.plans import design_named
+from privmix.plans.registry import design_named
 from privmix.publication.second_moments import SecondMoments
 from privmix.shown import Bars, Shown
 
@@ -94,7 +94,7 @@ class ReleasedDataset(Shown):
         release_id: names the release.
         certificate: as stored with the rows; None for rows that no release made.
         beside: released in addition to the rows, such as second moments.
-        extractor_arrays: the extractor's arrays, by name, for :func:`privmix.features.from_spec`; mostly empty.
+        extractor_arrays: the extractor's arrays, by name, for :func:`privmix.features.spec.from_spec`; mostly empty.
     """
 
     x: NDArray[np.float32]

@@ -16,9 +16,9 @@ from threadpoolctl import threadpool_limits
 
 from privmix.errors import InvalidInput
 from privmix.fields import Amount, Count, check_fields
-from privmix.plans import Plan, made_by
 from privmix.plans.parts import SumPlan
-from privmix.plans.registry import Deferred
+from privmix.plans.plan import Plan
+from privmix.plans.registry import Deferred, made_by
 
 Arrays = Mapping[str, NDArray[np.float32]]
 

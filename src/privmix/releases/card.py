@@ -12,7 +12,8 @@ from privmix.features.spec import title_of
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.planning.choice import forecast_of
 from privmix.planning.table import has_pairs
-from privmix.plans import Plan, made_by
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
 from privmix.plans.rows import RowDesign
 from privmix.rounding import exact, rounded_down, rounded_up
 

@@ -27,7 +27,9 @@ from privmix.fields import Amount, By, Whole, Words, stored, used
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.private_count import RECORD_COUNTS
 from privmix.planning.choice import chosen_by_data
-from privmix.plans import Plan, check_plan, made_by
+from privmix.plans.named import check_plan
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
 from privmix.releases.facts import knows_persons, release_facts
 from privmix.rounding import exact, percent_up
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 from privmix.certificate.assessment import AssessedFacts
 from privmix.mechanisms.plan import unit_of
-from privmix.plans import Plan, made_by
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
 from privmix.rounding import exact, rounded_down
 
 _PERSONS = (

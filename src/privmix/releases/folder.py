@@ -28,7 +28,9 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.features.spec import arrays_beside
 from privmix.folders import FolderKind
 from privmix.held_folders import HeldFolder
-from privmix.plans import Plan, made_by, plan_from_dict
+from privmix.plans.named import plan_from_dict
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
 from privmix.private_files import PrivateFolder
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import from_arrays, to_arrays

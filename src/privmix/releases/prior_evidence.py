@@ -65,7 +65,7 @@ def _public_features(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     # Few releases have a prior.
     from privmix.data.fingerprint import records_hash
-    from privmix.procedural import get_generator
+    from privmix.procedural.base import get_generator
 
     public = options["public"]
     generator = get_generator(public["source"].partition(":")[2], input_shape)

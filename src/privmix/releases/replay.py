@@ -22,7 +22,7 @@ from privmix.mechanisms.private_count import PrivateCount, private_count
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.streams import SecretStreams
 from privmix.packages import package_version
-from privmix.plans import made_by
+from privmix.plans.registry import made_by
 from privmix.progress import Progress
 from privmix.releases.certificate import told_in_shards
 from privmix.releases.folder import CENTRE_FILE, DATA_FOLDER, ShardCutter, beside_bytes, centre_bytes

@@ -32,7 +32,8 @@ from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import beside, run_folder_of
 from privmix.mechanisms.run_place import CertifiedContents, RunState
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import Plan, check_plan
+from privmix.plans.named import check_plan
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.releases.arrays import arrays_bytes, read_arrays
 from privmix.releases.card import data_card, mixes

@@ -30,7 +30,7 @@ from privmix.fields import Checked, Digest, PlainCount, Words, read, stored
 from privmix.folders import PathLock, sync_folder
 from privmix.mechanisms.run_folder import KEY_FILE, NOTES_FILE, RunFolder, storage_errors
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import plan_from_dict
+from privmix.plans.named import plan_from_dict
 from privmix.private_files import PrivateFolder
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_beside, read_centre

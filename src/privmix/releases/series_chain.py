@@ -15,7 +15,7 @@ from privmix.certificate.series import SeriesLink, link_of
 from privmix.certificate.verification import Verification
 from privmix.designs.series.plan import SeriesPlan
 from privmix.errors import InvalidInput, StorageError
-from privmix.plans import plan_from_dict
+from privmix.plans.named import plan_from_dict
 from privmix.progress import Progress, silent
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import CENTRE_FILE

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import PrivacyCost
+from privmix.accounting.base import PrivacyCost
 from privmix.audits.evidence import RowEvidence, beside_tests, centre_tests, row_law
 from privmix.audits.noise_tests import NoiseTest
 from privmix.certificate.about import LICENCE_FILE, MOST_LICENCE_BYTES, check_licence
@@ -33,7 +33,8 @@ from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import check_carried, check_shape, check_spec, stated_names
 from privmix.planning.choice import check_choice_record, check_choice_settings
-from privmix.plans import Plan, plan_from_dict
+from privmix.plans.named import plan_from_dict
+from privmix.plans.plan import Plan
 from privmix.progress import Progress, silent
 from privmix.releases.card import EDITIONS, data_card, mixes
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, step_of, told_in_shards

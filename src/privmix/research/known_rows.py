@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data import Schema
+from privmix.data.dataset import Schema
 from privmix.engine.tiles import lattice_steps
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
-from privmix.plans import Plan, ReleasePlan, averaging_plan, plan_from_dict
+from privmix.plans.named import averaging_plan, plan_from_dict
+from privmix.plans.plan import Plan
+from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 
 

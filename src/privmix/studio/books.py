@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from privmix.errors import PrivmixError, check_number
-from privmix.ledger import Budget, Ledger
+from privmix.ledger.ledger import Budget, Ledger
 from privmix.studio.asked import PERSON, RECORD, Problem, plain
 from privmix.studio.desk import Desk
 

@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from privmix.certificate import Certificate
-from privmix.certificate.certificate import RELEASE
+from privmix.certificate.certificate import RELEASE, Certificate
 from privmix.certificate.guarantee import Guarantee
 from privmix.commands.report import report
 from privmix.commands.verify import verify

@@ -11,22 +11,23 @@ from typing import Final
 
 import numpy as np
 
-from privmix.accounting import Adjacency, Gaussian
+from privmix.accounting.events import Adjacency, Gaussian
 from privmix.certificate.guarantee import Guarantee
 from privmix.data.source import resolve_classes
 from privmix.errors import InvalidInput, PrivmixError
-from privmix.features import parse_features
+from privmix.features.base import parse_features
 from privmix.jobs.columns import class_list
 from privmix.jobs.options import SpecOptions
 from privmix.jobs.planner import declared_model, projects
 from privmix.jobs.release_options import Assumptions
 from privmix.jobs.table_words import declared_table
-from privmix.ledger import Budget, BudgetExceeded, Ledger
+from privmix.ledger.ledger import Budget, Ledger
+from privmix.ledger.pricing import BudgetExceeded
 from privmix.mechanisms.plan import Unit, unit_of
-from privmix.planning import PlannerChoice, ReleaseConfig, choose_design
-from privmix.planning.choice import labels
-from privmix.planning.planner import predict_accuracy
-from privmix.plans import Plan
+from privmix.planning.choice import PlannerChoice, labels
+from privmix.planning.config import ReleaseConfig
+from privmix.planning.planner import choose_design, predict_accuracy
+from privmix.plans.plan import Plan
 from privmix.studio.asked import (
     AUTO,
     IMAGES,

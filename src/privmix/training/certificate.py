@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.accounting.filters import ledger_statement
 from privmix.certificate import certificate as common
 from privmix.certificate.assessment import AssessedFacts, assess

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.data import Source, open_dataset
+from privmix.data.dataset import Source, open_dataset
 from privmix.errors import InvalidInput, check_integer
 from privmix.features.base import Extractor
 from privmix.features.identity import unit_range

@@ -19,7 +19,7 @@ from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.mechanisms.base import mechanism_of
-from privmix.training.models import LinearHead
+from privmix.training.models.small import LinearHead
 from privmix.training.noise import noise_scale
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan

@@ -12,7 +12,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.facts import ModelFacts
-from privmix.training.models import Classifier
+from privmix.training.models.base import Classifier
 from privmix.training.records import TrainingRecords
 from privmix.training.trained import NetworkClassifier
 from privmix.training.trainer import Trainer

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost, calibrate, price_picture
+from privmix.accounting.api import calibrate, price_picture
+from privmix.accounting.base import PrivacyCost
+from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian
 from privmix.accounting.pricing import budget_after_count, price, price_after_count
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.fields import Amount, Count, Number, Positive, Share, Size, Switch, Whole, check_fields, read, stored, used

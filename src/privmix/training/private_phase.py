@@ -21,7 +21,7 @@ from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.gradients.execution import Chunks, check_strategy, choose_strategy, fitting_chunk
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
-from privmix.training.models import Classifier
+from privmix.training.models.base import Classifier
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import ExtendedMethod, settings_of

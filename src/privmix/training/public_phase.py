@@ -15,9 +15,12 @@ from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
 from privmix.training.facts import ImageLayout, ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.models import Classifier
-from privmix.training.public import PublicGradients, build_method, plan_public_use, warm_up
+from privmix.training.models.base import Classifier
 from privmix.training.public.base import ExtendedMethod
+from privmix.training.public.gradients import PublicGradients
+from privmix.training.public.registry import build_method
+from privmix.training.public.scenario import plan_public_use
+from privmix.training.public.warmup import warm_up
 from privmix.training.trained import shaped
 from privmix.training.views.augmentation import Augmentation, augment, check_channels
 from privmix.training.views.mixup import Mixing

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.audits.sensitivity import QuerySensitivity, distances
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams

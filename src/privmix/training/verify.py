@@ -19,7 +19,7 @@ from privmix.training.card import FOLDER_CARD_FILE, model_card
 from privmix.training.certificate import WEIGHTS_FILE, public_text
 from privmix.training.config import OF_THE_JOB, TrainingConfig
 from privmix.training.mechanisms.base import mechanism_of, plan_from_dict
-from privmix.training.models import OwnNetwork
+from privmix.training.models.own import OwnNetwork
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.config import WARM_SCENARIOS
 from privmix.training.trained import FORMAT, MODEL_FILE, TrainedModel, load_trained

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from privmix.errors import InvalidInput, MissingExtra
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
-from privmix.training.models import Classifier
+from privmix.training.models.base import Classifier
 from privmix.training.trained import shaped
 
 _AT_ONCE: Final = 256

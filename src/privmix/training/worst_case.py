@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.audits.audit import judge
 from privmix.audits.bounds import Scores
 from privmix.audits.defaults import CONFIDENCE, RUNS

@@ -10,7 +10,7 @@ import pytest
 
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import ReleasePlan
+from privmix.plans.rows import ReleasePlan
 from privmix.research.collapse.labels import label_collapse, mixed_labels
 
 NAMES = ("ant", "bee", "cat", "dog")

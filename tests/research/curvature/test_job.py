@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix import research
 from privmix.research.curvature.hessian import curvature
+from privmix.research.curvature.job import sharpness
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 from tests.training.runs import digits, public
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_on_public_data_and_on_no_other(folder: Path) -> None:
-    found = research.sharpness("MODEL", "public.npz")
+    found = sharpness("MODEL", "public.npz")
     network = pm.load("MODEL").classifier.network.eval()  # type: ignore[union-attr]
     assert found.figures == curvature(network, public())
     assert (found.records, found.named) == (40, "public")
@@ -47,7 +47,7 @@ def test_on_public_data_and_on_no_other(folder: Path) -> None:
     assert "on 40 public records" in privmix("sharpness", "MODEL", "--public", "public.npz", "--probes", "2").out
     for data in ("own.npz", "other.npz"):
         with refuses("public"):
-            research.sharpness("MODEL", data)
+            sharpness("MODEL", data)
     refused = privmix("sharpness", "MODEL", "--public", "own.npz")
     assert (refused.code, refused.out) == (2, "")
     assert "--ledger: private records would show in it" in refused.err
@@ -59,12 +59,12 @@ def test_other_data_need_a_ledger_that_does_not_know_them(folder: Path) -> None:
     assert privmix("ledger", "init", *asked, "--epsilon", "9", "--delta", "1e-3").code == 0
     # It would recognise nothing.
     with refuses("ledger"):
-        research.sharpness("MODEL", "own.npz", ledger=ledger)
+        sharpness("MODEL", "own.npz", ledger=ledger)
     missing = privmix("sharpness", "MODEL", "--public", "own.npz", "--ledger", "sqlite:///none.db")
     assert missing.err.startswith("error: --ledger: got 'none.db'")
     pm.release("own.npz", epsilon=1.0, delta=1e-5, classes=10, design="moments", ledger=ledger, dataset="d")
     with refuses("public"):
-        research.sharpness("MODEL", "own.npz", ledger=ledger)
-    found = research.sharpness("MODEL", "other.npz", ledger=ledger, iterations=8, probes=2)
+        sharpness("MODEL", "own.npz", ledger=ledger)
+    found = sharpness("MODEL", "other.npz", ledger=ledger, iterations=8, probes=2)
     assert found.named is None
     assert found.figures.eigenvalues[0] > 0

@@ -11,11 +11,12 @@ import torch
 from safetensors.torch import save_file
 
 from privmix.data import embedded_digits
-from privmix.engine import PrivateRecords, ReleaseEngine
-from privmix.features import ModuleEncoder, Scattering
+from privmix.engine.rows import PrivateRecords, ReleaseEngine
+from privmix.features.module import ModuleEncoder
+from privmix.features.scattering import Scattering
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.publication import RecordTransform
+from privmix.publication.dataset import RecordTransform
 from privmix.research.inversion.search import InversionConfig, MixedFeatures
 from privmix.research.inversion.similarity import best_matches, match_order
 from privmix.research.inversion.study import Attempt, InversionCase, study_inversion

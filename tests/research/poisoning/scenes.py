@@ -9,8 +9,10 @@ import pytest
 
 from privmix.data import embedded_digits
 from privmix.errors import MissingExtra
-from privmix.research.poisoning import PoisoningScene, TrainedNetwork, Victim, VictimConfig, VictimImages
+from privmix.research.poisoning.images import VictimImages
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.toolbox import require_toolbox
+from privmix.research.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
 
 QUICK = VictimConfig(epochs=4, batch=32)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from privmix.research.poisoning import DefenceAugmentation, parse_defence
+from privmix.research.poisoning.base import DefenceAugmentation, parse_defence
 from privmix.research.poisoning.defences.cutmix import CutMix
 from privmix.research.poisoning.defences.maxup import MaxUp
 from privmix.research.poisoning.defences.mixup import Mixup

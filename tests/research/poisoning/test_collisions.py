@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from privmix.research.poisoning import Attack, Poisoned, PoisoningScene, VictimConfig
+from privmix.research.poisoning.base import Attack
+from privmix.research.poisoning.images import Poisoned
 from privmix.research.poisoning.poisons.bullseye import BullseyePolytope
 from privmix.research.poisoning.poisons.collision import FeatureCollision
 from privmix.research.poisoning.poisons.convex import ConvexPolytope, nearest_weights
+from privmix.research.poisoning.scene import PoisoningScene
+from privmix.research.poisoning.victims.ordinary import VictimConfig
 from tests.research.poisoning.scenes import scene
 
 BUDGET = 15

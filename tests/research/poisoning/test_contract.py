@@ -10,17 +10,17 @@ import pytest
 
 from privmix._registry import literals_of
 from privmix.errors import InvalidInput, MissingExtra
-from privmix.research.poisoning import (
+from privmix.research.poisoning.base import (
     ATTACKS,
     DEFENCES,
     Attack,
     Case,
     Defence,
     DefenceFilter,
-    PoisoningScene,
     parse_attack,
     parse_defence,
 )
+from privmix.research.poisoning.scene import PoisoningScene
 from tests.research.poisoning.scenes import scene
 
 # Settings under which an attack or a defence is quick; the others have quick defaults, or none.

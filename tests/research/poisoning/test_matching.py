@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.research.poisoning import DefenceAugmentation, PoisoningScene
+from privmix.research.poisoning.base import DefenceAugmentation
 from privmix.research.poisoning.poisons.matching import GradientMatching
+from privmix.research.poisoning.scene import PoisoningScene
 from tests.research.poisoning.scenes import scene
 
 BUDGET = 12

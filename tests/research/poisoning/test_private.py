@@ -7,18 +7,11 @@ from functools import cache
 import pytest
 
 from privmix.accounting import Adjacency, NeighbourCurve
-from privmix.research.poisoning import (
-    Attack,
-    Defended,
-    PoisoningScene,
-    TrialConfig,
-    VictimImages,
-    parse_attack,
-    parse_defence,
-    run_trials,
-)
-from privmix.research.poisoning.base import Case
+from privmix.research.poisoning.base import Attack, Case, Defended, parse_attack, parse_defence
+from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.private import PrivateDefence
+from privmix.research.poisoning.scene import PoisoningScene
+from privmix.research.poisoning.trials import TrialConfig, run_trials
 from tests.refusals import refuses
 from tests.research.poisoning.scenes import digits, scene
 

@@ -12,25 +12,22 @@ from numpy.typing import NDArray
 
 from privmix.audits.bounds import clopper_pearson
 from privmix.errors import InvalidInput, StorageError
-from privmix.research.poisoning import (
+from privmix.research.poisoning.base import (
     Attack,
     Case,
     Defence,
     DefenceAugmentation,
     Defended,
-    Poisoned,
-    PoisoningResult,
-    PoisoningScene,
-    ThreatModel,
-    Trial,
-    TrialConfig,
-    Victim,
-    VictimImages,
     parse_attack,
     parse_defence,
-    run_trials,
 )
+from privmix.research.poisoning.images import Poisoned, VictimImages
+from privmix.research.poisoning.kept import Trial
 from privmix.research.poisoning.order import check_order, compare
+from privmix.research.poisoning.scene import PoisoningScene
+from privmix.research.poisoning.threat import ThreatModel
+from privmix.research.poisoning.trials import PoisoningResult, TrialConfig, run_trials
+from privmix.research.poisoning.victims.ordinary import Victim
 from tests.refusals import refuses
 from tests.research.poisoning.scenes import QUICK, digits, scene
 

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix import research
 from privmix.data import embedded_digits
 from privmix.reports.records import public_records, read_records
-from privmix.research.poisoning import PoisoningResult, TrialConfig, VictimConfig, parse_attack
+from privmix.research.poisoning.base import parse_attack
 from privmix.research.poisoning.job import PoisoningJob
+from privmix.research.poisoning.trials import PoisoningResult, TrialConfig
+from privmix.research.poisoning.verb import poison
+from privmix.research.poisoning.victims.ordinary import VictimConfig
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.test_path import digits
 from tests.data.helpers import png
@@ -91,10 +93,10 @@ def test_a_release_is_attacked_beside_its_bound(digits: Path) -> None:
 
 
 def test_python_asks_the_same(digits: Path) -> None:
-    found = research.poison(data=str(digits), defences=["none"], records=150, test_records=100, trials=2, epochs=2)
+    found = poison(data=str(digits), defences=["none"], records=150, test_records=100, trials=2, epochs=2)
     assert json.loads(json.dumps(found.to_dict())) == result(digits)
     train, test = (embedded_digits(split).read() for split in ("train", "test"))
-    held = research.poison(
+    held = poison(
         data=(train.x, train.y),
         held_out=(test.x, test.y),
         classes=10,

@@ -6,14 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from privmix.research.poisoning import (
-    DefenceAugmentation,
-    TrainedNetwork,
-    Victim,
-    VictimConfig,
-    parse_defence,
-)
-from privmix.research.poisoning.victims.networks import NETWORKS, build
+from privmix.research.poisoning.base import DefenceAugmentation, parse_defence
+from privmix.research.poisoning.victims.networks.base import NETWORKS, build
+from privmix.research.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
 from tests.research.poisoning.scenes import QUICK, digits
 
 

@@ -12,18 +12,21 @@ import pytest
 
 from privmix.audits.evidence import beside_tests
 from privmix.errors import InvalidInput
-from privmix.learning import load_model, save_model
+from privmix.learning.model_io import load_model, save_model
 from privmix.mechanisms.noise import Lattice
+from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Setting, made_by
-from privmix.publication import ReleasedDataset
-from privmix.releases import SecretStreams, release_to_memory
-from privmix.research.rivals import EmbeddingPlan, Hermite, Merf
+from privmix.plans.registry import made_by
+from privmix.plans.setting import Setting
+from privmix.publication.dataset import ReleasedDataset
+from privmix.releases.api import release_to_memory
 from privmix.research.rivals.embedding import feature_maps
 from privmix.research.rivals.embedding.engine import EmbeddingEngine, EmbeddingSums
 from privmix.research.rivals.embedding.feature_maps import FeatureMap, feature_map, map_from, map_of_arrays
+from privmix.research.rivals.embedding.hermite import Hermite
 from privmix.research.rivals.embedding.learner import ClassEmbeddingClassifier
-from privmix.research.rivals.embedding.plan import SIZES
+from privmix.research.rivals.embedding.merf import Merf
+from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, EMBEDDINGS, design_name, make_records
 
@@ -249,7 +252,7 @@ def test_a_map_that_looks_at_other_records_would_move_more_than_its_noise_covers
 ) -> None:
     """A width by the median distance of private records, as published code takes it: the sensitivity audit finds it."""
     from privmix.audits.sensitivity import release_sensitivity
-    from privmix.engine import PrivateRecords
+    from privmix.engine.rows import PrivateRecords
 
     plan = plan_of({"design": "merf", "frequencies": 24})
     rng = np.random.default_rng(0)

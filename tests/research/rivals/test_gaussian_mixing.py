@@ -9,14 +9,13 @@ import pytest
 from scipy import stats
 
 from privmix.accounting import Composed, Gaussian, Repeated, epsilon
-from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
+from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.research.rivals import GaussianMixingPlan
 from privmix.research.rivals.gaussian_mixing import engine as gaussian_mixing_engine
 from privmix.research.rivals.gaussian_mixing.engine import GaussianMixingEngine
-from privmix.research.rivals.gaussian_mixing.plan import RECORD_BLOCK, WEIGHT_BITS, NormalWeights
+from privmix.research.rivals.gaussian_mixing.plan import RECORD_BLOCK, WEIGHT_BITS, GaussianMixingPlan, NormalWeights
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, make_records
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix import research
 from privmix.data import ArraySource, open_dataset
 from privmix.data.memory import embedded_digits
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.errors import InvalidInput
 from privmix.folders import PathLock
-from privmix.ledger import Ledger
+from privmix.ledger.ledger import Ledger
 from privmix.research.synthesis.job import SynthesisJob
+from privmix.research.synthesis.verb import synthesise
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 
@@ -90,7 +90,7 @@ def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
         assert not (tmp_path / "R").exists()
 
     # What is made of a pool comes from where that came from.
-    again = research.synthesise(out, out=tmp_path / "AGAIN", **QUICK)
+    again = synthesise(out, out=tmp_path / "AGAIN", **QUICK)
     with refuses("synthetic"):
         pm.train(records, **asked, **warm | {"synthetic": again.out})
 
@@ -143,25 +143,25 @@ def test_a_killed_run_goes_on_and_draws_the_same(public: Path, tmp_path: Path) -
         if stage == "images":
             raise Killed
 
-    whole = research.synthesise(public, out=tmp_path / "A", **QUICK)
+    whole = synthesise(public, out=tmp_path / "A", **QUICK)
     with pytest.raises(Killed):
         SynthesisJob(public=public, out=tmp_path / "B", **QUICK).run(kill)
     assert not (tmp_path / "B").exists()
     assert (tmp_path / ".B.work").stat().st_mode & 0o077 == 0
-    again = research.synthesise(public, out=tmp_path / "B", **QUICK)
+    again = synthesise(public, out=tmp_path / "B", **QUICK)
     assert (tmp_path / "A" / "train.npz").read_bytes() == (tmp_path / "B" / "train.npz").read_bytes()
     assert again.card == whole.card
     assert not (tmp_path / ".B.work").exists()
 
 
 def test_work_of_another_run_is_refused(public: Path, tmp_path: Path) -> None:
-    research.synthesise(public, out=tmp_path / "A", work=tmp_path / "work", **QUICK)
+    synthesise(public, out=tmp_path / "A", work=tmp_path / "work", **QUICK)
     with refuses("work"):
-        research.synthesise(public, out=tmp_path / "B", work=tmp_path / "work", **{**QUICK, "steps": 21})
+        synthesise(public, out=tmp_path / "B", work=tmp_path / "work", **{**QUICK, "steps": 21})
     (tmp_path / "mine").mkdir(mode=0o700)
     (tmp_path / "mine" / "notes").write_text("x")
     with refuses("work"):
-        research.synthesise(public, out=tmp_path / "B", work=tmp_path / "mine", **QUICK)
+        synthesise(public, out=tmp_path / "B", work=tmp_path / "mine", **QUICK)
 
 
 def test_work_that_a_crash_or_a_stranger_left_is_no_traceback(public: Path, tmp_path: Path) -> None:
@@ -169,20 +169,20 @@ def test_work_that_a_crash_or_a_stranger_left_is_no_traceback(public: Path, tmp_
     work.mkdir(mode=0o700)
     # Killed while it marked the folder.
     (work / ".run.draft").write_bytes(b"half")
-    research.synthesise(public, out=tmp_path / "A", work=work, **QUICK)
+    synthesise(public, out=tmp_path / "A", work=work, **QUICK)
     # A block of which the disk had the name alone.
     for block in work.glob("drawn-*"):
         block.write_bytes(b"")
-    research.synthesise(public, out=tmp_path / "B", work=work, **QUICK)
+    synthesise(public, out=tmp_path / "B", work=work, **QUICK)
     assert (tmp_path / "A" / "train.npz").read_bytes() == (tmp_path / "B" / "train.npz").read_bytes()
     other = PathLock(work, InvalidInput("work", str(work), ""))
     with refuses("work"):
-        research.synthesise(public, out=tmp_path / "C", work=work, **QUICK)
+        synthesise(public, out=tmp_path / "C", work=work, **QUICK)
     other.release()
     for stranger in (b"\xff" * 64, b"\xff" * 2000):
         (work / "run").write_bytes(stranger)
         with refuses("work"):
-            research.synthesise(public, out=tmp_path / "C", work=work, **QUICK)
+            synthesise(public, out=tmp_path / "C", work=work, **QUICK)
     assert {path.name for path in tmp_path.iterdir()} == {"A", "B", "work"}
 
 
@@ -190,7 +190,7 @@ def test_later_runs_draw_from_the_same_model(public: Path, tmp_path: Path) -> No
     stages: list[str] = []
     for name, sampler_steps in (("A", 4), ("B", 5), ("C", 4)):
         stages.clear()
-        research.synthesise(
+        synthesise(
             public,
             out=tmp_path / name,
             work=tmp_path / "work",
@@ -203,13 +203,13 @@ def test_later_runs_draw_from_the_same_model(public: Path, tmp_path: Path) -> No
 
 
 def test_images_of_a_model_without_classes_are_labelled(public: Path, tmp_path: Path) -> None:
-    made = research.synthesise(public, out=tmp_path / "A", diffusion="ddpm", **{**QUICK, "steps": 2})
+    made = synthesise(public, out=tmp_path / "A", diffusion="ddpm", **{**QUICK, "steps": 2})
     assert "linear classifier" in made.card["labels"]
     assert made.card["model"]["process"]["name"] == "ddpm"
     # Those of the classifier, not those that were asked for.
     assert np.bincount(open_dataset(tmp_path / "A").read().y, minlength=10).tolist() != [3] * 10
     with refuses("guidance"):
-        research.synthesise(public, out=tmp_path / "B", diffusion="ddpm", guidance=1.0, **QUICK)
+        synthesise(public, out=tmp_path / "B", diffusion="ddpm", guidance=1.0, **QUICK)
 
 
 def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
     assert (
         privmix("ledger", "init", "--ledger", ledger, "--dataset", "d", "--epsilon", "9", "--delta", "1e-5").code == 0
     )
-    ours = research.synthesise
+    ours = synthesise
     with refuses("ledger"):
         ours(public, out=tmp_path / "A", ledger=ledger, **QUICK)
     charged = privmix(
@@ -255,5 +255,5 @@ def test_wrong_options_leave_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInput, match=said):
-        research.synthesise(public, out=tmp_path / "A", **{**QUICK, **options})
+        synthesise(public, out=tmp_path / "A", **{**QUICK, **options})
     assert not list(tmp_path.iterdir())

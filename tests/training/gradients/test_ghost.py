@@ -15,7 +15,8 @@ from privmix.training.gradients import ghost_norms
 from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
-from privmix.training.models import LinearHead, ResNet9, StandardisedConv2d, TanhCNN, WideResNet
+from privmix.training.models.small import LinearHead, ResNet9, TanhCNN
+from privmix.training.models.wide_resnet import StandardisedConv2d, WideResNet
 from tests.refusals import refuses
 from tests.training.naive import naive_gradient
 

@@ -20,7 +20,9 @@ from privmix.training.gradients.strategies import (
     LoopGradients,
     VmapGradients,
 )
-from privmix.training.models import LinearHead, PretrainedClassifier, ReluCNN, ResNet9, TanhCNN, WideResNet
+from privmix.training.models.hf import PretrainedClassifier
+from privmix.training.models.small import LinearHead, ReluCNN, ResNet9, TanhCNN
+from privmix.training.models.wide_resnet import WideResNet
 from tests.refusals import refuses
 from tests.training.naive import naive_clipped, naive_gradient, naive_sum
 

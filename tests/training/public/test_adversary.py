@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.public import WarmUpConfig, warm_up
-from privmix.training.public.warmup import adversarial
+from privmix.training.public.config import WarmUpConfig
+from privmix.training.public.warmup import adversarial, warm_up
 from tests.refusals import refuses
 from tests.training.public.helpers import Snapshot, mlp, public_data
 

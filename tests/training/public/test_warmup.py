@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.public import WarmUpConfig, warm_up
-from privmix.training.public.warmup import step_gradient
+from privmix.training.public.config import WarmUpConfig
+from privmix.training.public.warmup import step_gradient, warm_up
 from tests.refusals import refuses
 from tests.training.public.helpers import Snapshot, mlp, naive_gradient, public_data
 

@@ -25,7 +25,7 @@ from privmix.attacks.membership.scores import (
 )
 from privmix.attacks.membership.trainers import ReferenceTrainer
 from privmix.audits.defaults import ATTACKS, LOSS
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.fields import Choice, Count, Number, Proportion, Rate, Share, Size, check_fields
 from privmix.mechanisms.plan import check_of_records

@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from sklearn.metrics import roc_curve
 
-from privmix.accounting import Adjacency, UnsupportedEvent, event_from_dict, tradeoff_curve
+from privmix.accounting.api import tradeoff_curve
+from privmix.accounting.base import UnsupportedEvent
+from privmix.accounting.events import Adjacency, event_from_dict
 from privmix.audits.bounds import clopper_pearson
 from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
 

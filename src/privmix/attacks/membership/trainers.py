@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
-from privmix import training
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.plan import check_of_records
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import Plan, plan_from_dict
-from privmix.releases import release_to_memory
+from privmix.plans.named import plan_from_dict
+from privmix.plans.plan import Plan
+from privmix.releases.api import release_to_memory
+
+if TYPE_CHECKING:
+    from privmix.training.trained import TrainedModel
+    from privmix.training.trainer import Trainer
 
 
 class ReferenceTrainer(Protocol):
@@ -69,10 +73,10 @@ class ReleaseTrainer:
 class DpSgdTrainer:
     """Trains by DP-SGD as ``job`` does; each model has fresh noise and fresh batches."""
 
-    job: training.Trainer
+    job: Trainer
 
     @classmethod
-    def of(cls, model: training.TrainedModel, device: str | None = None, module: Any = None) -> DpSgdTrainer:
+    def of(cls, model: TrainedModel, device: str | None = None, module: Any = None) -> DpSgdTrainer:
         """Return a trainer by the settings in the model's certificate; ``module``: the user's untrained network."""
         certificate = model.certificate
         settings = certificate["settings"]
@@ -81,10 +85,12 @@ class DpSgdTrainer:
             raise InvalidInput(
                 "model", "trained with public data or a bank of views", "one trained on its records alone"
             )
+        from privmix.training.config import TrainingConfig
         from privmix.training.trained import initial_network
+        from privmix.training.trainer import Trainer
 
-        job = training.Trainer(
-            training.TrainingConfig.from_settings(settings),
+        job = Trainer(
+            TrainingConfig.from_settings(settings),
             model.facts_,
             settings["records"],
             records_declared=settings["records_declared"],
@@ -97,11 +103,11 @@ class DpSgdTrainer:
             raise InvalidInput("model settings", ", ".join(differing) or "plan", "such as this version makes again")
         return cls(job)
 
-    def __call__(
-        self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams
-    ) -> training.TrainedModel:
+    def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> TrainedModel:
         """Return a trained model; no checkpoint is kept."""
-        records = training.TrainingRecords.of(features, labels, classes=len(self.job.facts.classes))
+        from privmix.training.records import TrainingRecords
+
+        records = TrainingRecords.of(features, labels, classes=len(self.job.facts.classes))
         return self.job.run(records, streams=streams)
 
     def settings(self) -> dict[str, Any]:

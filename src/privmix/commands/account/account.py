@@ -17,11 +17,11 @@ from privmix.rounding import exact, rounded_up
 from privmix.shown import Shown
 
 if TYPE_CHECKING:
-    from privmix.accounting import Adjacency, Event
     from privmix.accounting.base import PrivacyCost
+    from privmix.accounting.events import Adjacency, Event
     from privmix.mechanisms.plan import Unit
     from privmix.planning.config import ReleaseConfig
-    from privmix.plans import Design
+    from privmix.plans.design import Design
 
 _DELTA: Final = 1e-5
 

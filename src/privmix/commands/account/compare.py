@@ -95,7 +95,7 @@ def noise_comparison(
 def _noise(
     records: int, rows: int, degree: int, design: str, accountant: str, epsilon: float, delta: float
 ) -> float | None:
-    from privmix.planning import ReleaseConfig
+    from privmix.planning.config import ReleaseConfig
 
     config = ReleaseConfig(
         records=records, rows=rows, dim=1, classes=("0", "1"), design=design, mixup_degree=degree, centre="none"

@@ -18,8 +18,8 @@ from privmix.rounding import exact, rounded_up
 from privmix.shown import Shown
 
 if TYPE_CHECKING:
-    from privmix.accounting import CertifiedLine, NeighbourCurve
-    from privmix.plans import Design
+    from privmix.accounting.poisoning import CertifiedLine, NeighbourCurve
+    from privmix.plans.design import Design
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from privmix.attacks.membership import MembershipConfig, MembershipResult, ReleaseTrainer, infer_membership
+from privmix.attacks.membership.attack import MembershipConfig, MembershipResult, infer_membership
+from privmix.attacks.membership.trainers import ReleaseTrainer
 from privmix.audits.audit import audit_plan
 from privmix.audits.verdict import AuditVerdict
 from privmix.commands.demo.steps import DELTA, EPSILON, PUBLIC, DemoDigits, Learned, keep
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.jobs.membership import STATEMENTS
-from privmix.learning import load_model
+from privmix.learning.model_io import load_model
 from privmix.progress import Progress
 from privmix.releases.certificate import read_certificate
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from privmix.attacks.membership import MembershipResult
+from privmix.attacks.membership.attack import MembershipResult
 from privmix.audits.verdict import AuditVerdict
 from privmix.commands.demo.attacks import attack_demo
 from privmix.commands.demo.steps import RELEASES, DemoDigits, Learned, run_demo

@@ -10,18 +10,22 @@ from typing import Any, Final
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from privmix.certificate import Verification
-from privmix.data import embedded_digits
-from privmix.engine import PrivateRecords
-from privmix.features import Extractor, get_extractor
+from privmix.certificate.verification import Verification
+from privmix.data.memory import embedded_digits
+from privmix.engine.rows import PrivateRecords
+from privmix.features.base import Extractor, get_extractor
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.quality import Quality, evaluation_content
 from privmix.jobs.recording import Measurement
-from privmix.learning import DiscriminantClassifier, save_model
-from privmix.planning import ReleaseConfig
-from privmix.plans import Plan
+from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.model_io import save_model
+from privmix.mechanisms.streams import SecretStreams
+from privmix.planning.config import ReleaseConfig
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
-from privmix.releases import SecretStreams, load_release, release_to_folder, release_to_memory, verify_release
+from privmix.releases.api import release_to_folder, release_to_memory
+from privmix.releases.folder import load_release
+from privmix.releases.verify import verify_release
 from privmix.reports.pictures import draw_confusion
 
 DESIGN, EPSILON, DELTA, ROWS = "moments", 2.0, 1e-5, 1_000

@@ -13,7 +13,7 @@ from privmix.progress import Progress
 from privmix.rounding import exact, rounded_down, rounded_up
 
 if TYPE_CHECKING:
-    from privmix.ledger import Budget
+    from privmix.ledger.ledger import Budget
 
 
 PLANNED: Final = (
@@ -31,7 +31,7 @@ class AtLedger:
     ledger: Any = option(MISSING, "Ledger address: sqlite:///FILE or postgresql://USER@HOST/DATABASE.")
 
     def opened(self) -> Any:
-        from privmix.ledger import Ledger
+        from privmix.ledger.ledger import Ledger
 
         return self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
 
@@ -123,7 +123,7 @@ class Init(AtLedger, Command[Facts]):
 
     def run(self, progress: Progress) -> Facts:
         from privmix.accounting.filters import FILTERS
-        from privmix.ledger import Ledger
+        from privmix.ledger.ledger import Ledger
         from privmix.ledger.pricing import UNITS
 
         adjacency = Adjacency(check_choice("adjacency", self.adjacency, [one.value for one in Adjacency]))
@@ -153,7 +153,7 @@ class Upgrade(AtLedger, Command[Facts]):
     example = "privmix ledger upgrade --ledger sqlite:///ledger.db"
 
     def run(self, progress: Progress) -> Facts:
-        from privmix.ledger import Ledger
+        from privmix.ledger.ledger import Ledger
 
         Ledger.upgrade(self.ledger)
         return Facts("upgraded: budgets and history are as they were", values={"upgraded": True})

@@ -85,7 +85,7 @@ class Verify(AtLedger, Command[Facts]):
 
     def run(self, progress: Progress) -> Facts:
         from privmix.jobs.ledger_total import check_ledger_total, read_ledger_total
-        from privmix.ledger import verify_ledger
+        from privmix.ledger.verify import verify_ledger
 
         opened = self.opened()
         counts = verify_ledger(opened, head=self.head)

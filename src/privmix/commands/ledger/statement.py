@@ -14,9 +14,9 @@ from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
-    from privmix.certificate import PrivateKey
+    from privmix.certificate.keys import PrivateKey
     from privmix.jobs.ledger_total import StatedTotal
-    from privmix.ledger import Ledger
+    from privmix.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,7 +39,7 @@ class LedgerStatement(NewFile, AtLedger, Command["StatedTotal"]):
     Example:
         >>> import tempfile
         >>> from privmix.accounting import Gaussian
-        >>> from privmix.ledger import Ledger
+        >>> from privmix.ledger.ledger import Ledger
         >>> book = Ledger.create(f"sqlite:///{tempfile.mkdtemp()}/ledger.db")
         >>> book.add_dataset("patients", epsilon=4.0, delta=1e-5)
         >>> _ = book.reserve("patients", Gaussian(2.0), purpose="release")
@@ -67,7 +67,7 @@ class LedgerStatement(NewFile, AtLedger, Command["StatedTotal"]):
     outcomes: bool = option(False, "Include the outcomes of charges; do not publish such a statement.")
 
     def run(self, progress: Progress) -> StatedTotal:
-        from privmix.certificate import PrivateKey
+        from privmix.certificate.keys import PrivateKey
         from privmix.certificate.ledger_total import check_place, write_total
         from privmix.jobs.ledger_total import StatedTotal, total_of
         from privmix.jobs.places import check_unpublished

@@ -20,10 +20,11 @@ from privmix.certificate.sealed_key import (
     commitment_of,
     open_sealed,
 )
-from privmix.data import FeatureStore
+from privmix.data.store import FeatureStore
 from privmix.engine.records import PrivateRecords
 from privmix.errors import REFUTED, WITHHELD, InvalidInput, StorageError, check_integer
-from privmix.features import Extractor, from_spec
+from privmix.features.base import Extractor
+from privmix.features.spec import from_spec
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_place, records_of, sorted_store

@@ -17,7 +17,8 @@ from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
-    from privmix.certificate import AuditorKey, PrivateKey
+    from privmix.certificate.keys import PrivateKey
+    from privmix.certificate.sealed_key import AuditorKey
     from privmix.commands.replay.end import ReplayEnded
     from privmix.commands.replay.remake import Remade
 

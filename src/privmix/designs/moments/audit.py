@@ -17,7 +17,7 @@ from privmix.designs.moments.engine import MomentSums
 from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.rows import Engine, RowBlock
 from privmix.mechanisms.streams import SecretStreams
-from privmix.publication import RecordTransform
+from privmix.publication.dataset import RecordTransform
 
 M = TypeVar("M", bound=MomentsPlan)
 

@@ -10,7 +10,8 @@ from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import LEARNERS, LinearLearner
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule, drawn_regression
-from privmix.plans import Plan, made_by
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import regression

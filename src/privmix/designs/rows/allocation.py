@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.errors import InvalidInput
 from privmix.mechanisms.sampling import AllocationSampling, Sampler
 from privmix.options import described

@@ -14,11 +14,11 @@ from privmix.audits.bounds import Scores
 from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, FreshStreams, PureNoise, of_part
 from privmix.audits.sensitivity import ORDERS, Pair, QuerySensitivity, distances, largest
 from privmix.audits.worst_case import EngineFactory, as_persons
-from privmix.engine import PrivateRecords
+from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import ReleasePlan
-from privmix.publication import RecordTransform
+from privmix.plans.rows import ReleasePlan
+from privmix.publication.dataset import RecordTransform
 
 # Enough rows for three row tiles, which have streams of their own, and features for several draws in each.
 _ROWS: Final = 2 * ROW_TILE + 512

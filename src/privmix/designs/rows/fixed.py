@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.errors import InvalidInput
 from privmix.fields import Choice
 from privmix.mechanisms.sampling import FixedSizeSampling, Sampler

@@ -13,11 +13,10 @@ from scipy.special import roots_jacobi
 
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import LONG, Mask, WorstCase, exact_pairs
-from privmix.engine import PrivateRecords
-from privmix.engine.rows import Engine, RowBlock
+from privmix.engine.rows import Engine, PrivateRecords, RowBlock
 from privmix.mechanisms.sampling import log_mixture
-from privmix.plans import ReleasePlan
-from privmix.publication import RecordTransform
+from privmix.plans.rows import ReleasePlan
+from privmix.publication.dataset import RecordTransform
 
 _NODES: Final = 24
 

@@ -18,8 +18,8 @@ from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import MOST_TRIALS, AddRemoveCase, Indices, check_room, exact_pairs, label_overlap
 from privmix.engine.rows import RowBlock
 from privmix.mechanisms.sampling import AllocationSampling, log_mixture
-from privmix.plans import ReleasePlan
-from privmix.publication import RecordTransform
+from privmix.plans.rows import ReleasePlan
+from privmix.publication.dataset import RecordTransform
 
 # Numbers a run: wide enough that most of the time is noise, small enough for the cache and memory.
 _CELLS: Final = 2**20

@@ -15,8 +15,7 @@ from privmix.audits.worst_case import MOST_TRIALS, EngineFactory, Mask, check_ro
 from privmix.designs.moments.audit import MomentsCase
 from privmix.designs.series.engine import Before
 from privmix.designs.series.plan import SeriesPlan
-from privmix.engine import PrivateRecords
-from privmix.engine.rows import Engine
+from privmix.engine.rows import Engine, PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 
 

@@ -16,7 +16,7 @@ from privmix.errors import InvalidInput
 from privmix.learning.base import LEARNERS, ReleaseFacts, check_arrays
 from privmix.learning.data_model import DataModel
 from privmix.learning.spectrum import AdditiveNoise, known_variance
-from privmix.plans import Plan
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 
@@ -46,9 +46,10 @@ class ThreeStageClassifier(TwoStageClassifier):
         shapes_: (K, q, q) float32, (S_k^-1 - 1) over twice the stretch.
 
     Example:
-        >>> from privmix.engine import PrivateRecords
+        >>> from privmix.engine.rows import PrivateRecords
         >>> from privmix.planning import ReleaseConfig
-        >>> from privmix.releases import SecretStreams, release_to_memory
+        >>> from privmix.mechanisms.streams import SecretStreams
+        >>> from privmix.releases.api import release_to_memory
         >>> rng = np.random.default_rng(0)
         >>> y = rng.integers(0, 2, 4000)
         >>> x = rng.normal(size=(4000, 2)) * np.where(y == 0, [[0.3], [0.05]], [[0.05], [0.3]]).reshape(2, 4000).T

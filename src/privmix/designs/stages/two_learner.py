@@ -15,7 +15,7 @@ from privmix.learning.base import LEARNERS, LinearLearner
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import DrawnMoments, LinearRule
 from privmix.learning.spectrum import AdditiveNoise, known_variance
-from privmix.plans import Plan
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import SecondMoments, eigh_lower
@@ -52,9 +52,10 @@ class TwoStageClassifier(LinearLearner):
 
     Example:
         >>> import numpy as np
-        >>> from privmix.engine import PrivateRecords
+        >>> from privmix.engine.rows import PrivateRecords
         >>> from privmix.planning import ReleaseConfig
-        >>> from privmix.releases import SecretStreams, release_to_memory
+        >>> from privmix.mechanisms.streams import SecretStreams
+        >>> from privmix.releases.api import release_to_memory
         >>> rng = np.random.default_rng(0)
         >>> y = rng.integers(0, 2, 500)
         >>> x = np.eye(3)[y] + rng.normal(0, 0.1, (500, 3))

@@ -120,7 +120,7 @@ def residual_map(plan: TwoStagePlan, moments: SecondMoments, axes: Axes | None =
     # Directions: eigenvectors of X'X with the largest variances e, the noise shrunk out (with channels by
     # kronecker_cleaned). Weights: (e + 0.3 mean e)^(-p/2), times a number that makes the mean squared norm of records
     # about 1. From noisy class means z_k along a direction, noise of variance v_k, b e / (b e + v_k) is kept. Means are
-    # draws from N(0, b e), b its posterior mean (see privmix.learning.DiscriminantClassifier).
+    # draws from N(0, b e), b its posterior mean (see privmix.learning.discriminant.DiscriminantClassifier).
     axes = axes or Axes.of(plan, moments)
     kept = axes.kept(plan.directions)
     directions, means = weighted(plan, moments, axes.variance[kept], axes.floor, axes.basis[:, kept].astype(np.float64))

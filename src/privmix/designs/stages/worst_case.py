@@ -13,13 +13,12 @@ from privmix.designs.moments.audit import MomentsCase
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.designs.stages.two_released import norm_bins
-from privmix.engine import PrivateRecords
-from privmix.engine.rows import Engine, RowBlock
+from privmix.engine.rows import Engine, PrivateRecords, RowBlock
 from privmix.engine.tiles import lattice_steps
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import Plan
-from privmix.publication import RecordTransform
+from privmix.plans.plan import Plan
+from privmix.publication.dataset import RecordTransform
 
 S = TypeVar("S", bound=TwoStagePlan)
 

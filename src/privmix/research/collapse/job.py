@@ -9,15 +9,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from privmix.data import Schema, Source
+from privmix.data.dataset import Schema, Source
 from privmix.errors import InvalidInput, check_integer
-from privmix.features import Extractor, parse_features
+from privmix.features.base import Extractor, parse_features
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import extractor_of, features_in_memory
 from privmix.jobs.places import check_figure
 from privmix.jobs.recording import Measured, Measurement
-from privmix.planning import ReleaseConfig
-from privmix.plans import Plan
+from privmix.planning.config import ReleaseConfig
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.releases.certificate import read_certificate
 from privmix.reports.style import COLOURS, new_figure, save_figure

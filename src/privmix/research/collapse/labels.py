@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer
-from privmix.plans import ReleasePlan
+from privmix.plans.rows import ReleasePlan
 
 _LABEL_ROWS = 4096
 

@@ -13,9 +13,8 @@ from privmix.jobs.models import Model, model_in
 from privmix.jobs.public_data import pool_options, refuse_charged
 from privmix.research.curvature.hessian import Curvature, curvature
 from privmix.shown import Shown
-from privmix.training import PublicData, TrainedModel
-from privmix.training.examples import open_source
-from privmix.training.trained import shaped
+from privmix.training.examples import PublicData, open_source
+from privmix.training.trained import TrainedModel, shaped
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,7 +13,6 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.options import MODULE_HELP, ModelFiles
 from privmix.options import EXPERT, option
 from privmix.progress import Progress
-from privmix.research import curvature
 
 if TYPE_CHECKING:
     from privmix.research.curvature.job import SharpnessResult as Found
@@ -39,7 +38,9 @@ class Sharpness(Columns, ModelFiles, Command["Found"]):
     module: Any = option(None, MODULE_HELP, EXPERT)
 
     def run(self, progress: Progress) -> Found:
-        return curvature.sharpness(
+        from privmix.research.curvature.job import sharpness
+
+        return sharpness(
             self.model,
             self.public,
             columns=self.as_columns(),

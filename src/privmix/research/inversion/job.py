@@ -10,16 +10,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data import Schema, Source
+from privmix.data.dataset import Schema, Source
 from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.features import Extractor, parse_features
+from privmix.features.base import Extractor, parse_features
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import extractor_of
 from privmix.jobs.models import split_of
 from privmix.jobs.places import check_figure
 from privmix.jobs.recording import Measured, Measurement
-from privmix.planning import ReleaseConfig
+from privmix.planning.config import ReleaseConfig
 from privmix.private_files import file_mode
 from privmix.progress import Progress
 from privmix.releases.certificate import read_certificate

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.features import Extractor
+from privmix.features.base import Extractor
 from privmix.features.identity import unit_range
-from privmix.plans import ReleasePlan
+from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 from privmix.research.known_rows import draw_members
 

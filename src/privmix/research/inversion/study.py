@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer
-from privmix.features import Extractor
-from privmix.plans import Plan
+from privmix.features.base import Extractor
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.reports.images import stored_images
 from privmix.research.inversion.scene import InversionScene, RowMembers, transform_of

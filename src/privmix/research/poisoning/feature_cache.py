@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.features import Extractor, parse_features
+from privmix.features.base import Extractor, parse_features
 
 _MOST_BYTES: Final = 2**30
 

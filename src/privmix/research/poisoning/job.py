@@ -12,31 +12,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data import Source
+from privmix.data.dataset import Source
 from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_integer, in_terms_of
-from privmix.features import Pixels
-from privmix.features.identity import unit_range
+from privmix.features.identity import Pixels, unit_range
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.models import has_splits
 from privmix.jobs.places import check_writable
 from privmix.jobs.recording import Measured, Measurement, place
 from privmix.progress import Progress, silent
-from privmix.research.poisoning import (
-    DEFENCES,
-    Attack,
-    Defence,
-    PoisoningResult,
-    TrialConfig,
-    Victim,
-    VictimConfig,
-    VictimImages,
-    parse_attack,
-    parse_defence,
-    run_trials,
-)
+from privmix.research.poisoning.base import DEFENCES, Attack, Defence, parse_attack, parse_defence
+from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.options import PoisoningOptions
+from privmix.research.poisoning.trials import PoisoningResult, TrialConfig, run_trials
 from privmix.research.poisoning.victims.extractor import pretrained
+from privmix.research.poisoning.victims.ordinary import Victim, VictimConfig
 from privmix.rounding import rounded_up
 from privmix.training.facts import ImageLayout
 

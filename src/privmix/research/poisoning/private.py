@@ -15,19 +15,25 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency, Event, NeighbourCurve
-from privmix.engine import PrivateRecords
-from privmix.learning import LEARNERS
+from privmix.accounting.events import Adjacency, Event
+from privmix.accounting.poisoning import NeighbourCurve
+from privmix.engine.rows import PrivateRecords
+from privmix.learning.base import LEARNERS
 from privmix.mechanisms.plan import Plan as AnyPlan
 from privmix.mechanisms.streams import SecretStreams
-from privmix.planning import ReleaseConfig
-from privmix.plans import Design, Plan, made_by
-from privmix.releases import release_to_memory
+from privmix.planning.config import ReleaseConfig
+from privmix.plans.design import Design
+from privmix.plans.plan import Plan
+from privmix.plans.registry import made_by
+from privmix.releases.api import release_to_memory
 from privmix.research.poisoning.base import Case, Defence, Defended
 from privmix.research.poisoning.feature_cache import cached_features, input_shape
 from privmix.research.poisoning.images import VictimImages
 from privmix.rounding import exact
-from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
+from privmix.training.config import TrainingConfig
+from privmix.training.facts import ModelFacts
+from privmix.training.records import TrainingRecords
+from privmix.training.trainer import Trainer
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from privmix.jobs.options import Recorded
 from privmix.options import option, values_of
 from privmix.plugins import literals_of
 from privmix.progress import Progress
-from privmix.research import poisoning as study
 from privmix.research.poisoning.options import PoisoningOptions
 
 if TYPE_CHECKING:
@@ -49,7 +48,9 @@ class Poisoning(PoisoningOptions, Recorded, Command["Found | Facts"]):
         if self.data is None:
             raise InvalidInput("data", None, "images with labels")
         self.check_record()
-        return study.PoisoningJob(**values_of(study.PoisoningJob, self)).run(progress)
+        from privmix.research.poisoning.job import PoisoningJob
+
+        return PoisoningJob(**values_of(PoisoningJob, self)).run(progress)
 
 
 add_command(attack, Poisoning, Poisoning.panel)

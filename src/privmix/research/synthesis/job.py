@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privmix import data as readers
-from privmix.data import Source
+from privmix.data.dataset import Source
 from privmix.data.overlap import KIND
 from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_integer, check_number

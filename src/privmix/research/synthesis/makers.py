@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privmix.data import Source
+from privmix.data.dataset import Source
 from privmix.data.fingerprint import records_hash
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.errors import InvalidInput, check_choice, in_terms_of

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data import Schema, Source
-from privmix.features import Extractor, parse_features
+from privmix.data.dataset import Schema, Source
+from privmix.features.base import Extractor, parse_features
 from privmix.features.projected import Projected
 from privmix.research.synthesis.metrics import (
     LinearClassifier,

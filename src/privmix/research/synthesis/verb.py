@@ -12,7 +12,6 @@ from privmix.commands.base import Command, function
 from privmix.jobs.options import NewFile
 from privmix.options import option, values_of
 from privmix.progress import Progress
-from privmix.research import synthesis
 from privmix.research.synthesis.options import SynthesisOptions
 from privmix.world import is_first
 
@@ -53,7 +52,9 @@ class Synthesise(SynthesisOptions, NewFile, Command["Synthesised"]):
         return is_first()
 
     def run(self, progress: Progress) -> Synthesised:
-        return synthesis.SynthesisJob(**values_of(synthesis.SynthesisJob, self)).run(progress)
+        from privmix.research.synthesis.job import SynthesisJob
+
+        return SynthesisJob(**values_of(SynthesisJob, self)).run(progress)
 
 
 synthesise = function(Synthesise)

@@ -23,7 +23,7 @@ from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.gradients.strategies import CANCELLING, STRATEGIES, GradientStrategy, shares
-from privmix.training.models import LinearHead
+from privmix.training.models.small import LinearHead
 
 # Numbers that the gradients of one slice of records may take where they are formed.
 _SLICE: Final = 2**24

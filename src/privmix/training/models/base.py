@@ -87,7 +87,7 @@ class Classifier(nn.Module, ABC):
         return dim
 
     def spec(self) -> dict[str, Any]:
-        """Return the architecture, without its weights: what :func:`~privmix.training.models.model_from_spec` takes."""
+        """Return the architecture, without its weights: what `model_from_spec` takes."""
         return {"architecture": self.name, **self.options()}
 
 

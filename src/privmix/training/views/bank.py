@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from privmix.data import Source
-from privmix.features import Extractor
+from privmix.data.dataset import Source
+from privmix.features.base import Extractor
 from privmix.features.identity import unit_range
 from privmix.features.projected import Continued
 from privmix.mechanisms.membership import RECORD_TILE

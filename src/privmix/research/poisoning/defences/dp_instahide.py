@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from privmix.designs import Fixed
+from privmix.designs.rows.fixed import Fixed
 from privmix.fields import Count, Fraction, Positive
-from privmix.plans import Design
+from privmix.plans.design import Design
 from privmix.research.poisoning.base import DEFENCES
 from privmix.research.poisoning.private import ReleaseDefence
 

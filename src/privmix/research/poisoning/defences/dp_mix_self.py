@@ -8,7 +8,7 @@ from typing import ClassVar
 from privmix.fields import Fraction, Positive
 from privmix.research.poisoning.base import DEFENCES
 from privmix.research.poisoning.private import TrainingDefence
-from privmix.training import TrainingConfig
+from privmix.training.config import TrainingConfig
 from privmix.training.gradients.config import ExecutionConfig
 
 

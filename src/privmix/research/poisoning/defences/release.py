@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from privmix.fields import Fraction, Positive
-from privmix.plans import Design, design_named
+from privmix.plans.design import Design
+from privmix.plans.registry import design_named
 from privmix.research.poisoning.base import DEFENCES
 from privmix.research.poisoning.private import ReleaseDefence
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from privmix.errors import InvalidInput, check_choice
 from privmix.fields import Amount, Choice, Count, Fraction, Positive, Size, Whole, check_fields
-from privmix.research.poisoning.victims.networks import NETWORKS
+from privmix.research.poisoning.victims.networks.base import NETWORKS
 
 PRECISIONS: Final = ("float32", "bfloat16")
 

@@ -14,7 +14,7 @@ from safetensors.torch import load, save
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.held_folders import write_durably
 from privmix.research.poisoning.images import VictimImages
-from privmix.research.poisoning.victims.networks import Network, build
+from privmix.research.poisoning.victims.networks.base import Network, build
 from privmix.research.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
 from privmix.untrusted import array_shapes, read_plain
 

@@ -18,7 +18,7 @@ from privmix.errors import InvalidInput
 from privmix.optimisers import Sgd
 from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.victims.config import VictimConfig
-from privmix.research.poisoning.victims.networks import Network, build
+from privmix.research.poisoning.victims.networks.base import Network, build
 from privmix.training.models.base import seeded
 
 __all__ = ["TrainedNetwork", "Victim", "VictimConfig"]
@@ -56,7 +56,7 @@ class TrainedNetwork:
 
 
 class ChangesBatches(Protocol):
-    """How training changes its batches: a :class:`privmix.research.poisoning.DefenceAugmentation`."""
+    """How training changes its batches: a :class:`privmix.research.poisoning.base.DefenceAugmentation`."""
 
     def loss(
         self, network: Any, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float

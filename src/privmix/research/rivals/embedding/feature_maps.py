@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import Lattice
-from privmix.plans import made_by
-from privmix.plans.registry import Deferred
+from privmix.plans.registry import Deferred, made_by
 from privmix.research.rivals.embedding.hermite import HermitePlan
 from privmix.research.rivals.embedding.merf import MerfPlan
 from privmix.research.rivals.embedding.plan import EmbeddingPlan
@@ -146,7 +145,7 @@ class FourierMap(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class HermiteMap(FeatureMap):
-    """Hermite features of coordinates and of products of pairs: see :class:`privmix.research.rivals.HermitePlan`."""
+    """Hermite features of coordinates and of products of pairs: see `HermitePlan`."""
 
     decay: float
     order: int

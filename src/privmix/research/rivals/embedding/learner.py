@@ -12,7 +12,7 @@ from privmix.errors import InvalidInput
 from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule
-from privmix.plans import Plan
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import LONG, EngineFactory, Mask, WorstCase, as_persons, real_engine
-from privmix.engine import PrivateRecords
-from privmix.engine.rows import Engine, RowBlock
+from privmix.engine.rows import Engine, PrivateRecords, RowBlock
 from privmix.mechanisms.streams import SecretStreams
-from privmix.publication import RecordTransform
+from privmix.publication.dataset import RecordTransform
 from privmix.research.rivals.embedding.feature_maps import feature_map
 from privmix.research.rivals.embedding.hermite import HermitePlan
 from privmix.research.rivals.embedding.merf import MerfPlan

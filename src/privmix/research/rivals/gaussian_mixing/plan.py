@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency, Composed, Event, Gaussian, NormalWeighted, Repeated
+from privmix.accounting.events import Adjacency, Composed, Event, Gaussian, NormalWeighted, Repeated
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of, tile_length
 from privmix.mechanisms.sampling import Sampler

@@ -10,8 +10,8 @@ import numpy as np
 from privmix.audits.bounds import Scores
 from privmix.designs.rows.worst_case import PoissonCase, reduced_to, width_of
 from privmix.engine.rows import RowBlock
-from privmix.plans import ReleasePlan
-from privmix.publication import RecordTransform
+from privmix.plans.rows import ReleasePlan
+from privmix.publication.dataset import RecordTransform
 
 
 def gaussian_mixing_case(plan: ReleasePlan) -> GaussianMixingCase:

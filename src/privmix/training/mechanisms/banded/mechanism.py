@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.sampling import log_mixture

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, ClassVar
 
-from privmix.accounting import Event, Gaussian
+from privmix.accounting.events import Event, Gaussian
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Number
 from privmix.mechanisms.sampling import PoissonSampling

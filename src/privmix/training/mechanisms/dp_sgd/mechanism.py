@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privmix.accounting import Adjacency
+from privmix.accounting.events import Adjacency
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.sampling import log_mixture
 from privmix.mechanisms.streams import SecretStreams
