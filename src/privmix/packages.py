@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +23,22 @@ def package_version(name: str) -> str:
         return "unknown"
 
 
-@cache
-def import_part(module: str) -> Any:
-    """Import a module that may need torch; raise MissingExtra without it."""
+@contextmanager
+def torch_as_extra() -> Iterator[None]:
+    """Raise MissingExtra where code imports torch and it is not installed."""
     try:
-        return importlib.import_module(module)
+        yield
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] != "torch":
             raise
         raise MissingExtra("torch", "torch") from None
+
+
+@cache
+def import_part(module: str) -> Any:
+    """Import a module that may need torch; raise MissingExtra without it."""
+    with torch_as_extra():
+        return importlib.import_module(module)
 
 
 class _Torch:

@@ -25,6 +25,7 @@ from privmix.commands.base import Command
 from privmix.errors import Caution
 from privmix.fields import NotImported, bare, hints_of
 from privmix.options import full_text, in_order
+from privmix.packages import torch_as_extra
 
 _ONLY: Final = inspect.Parameter.KEYWORD_ONLY
 _CONTEXT: Final = "_context"
@@ -130,7 +131,8 @@ def _carry_out(asked: Command[Any], json_output: bool) -> None:
     with progress_bars(quiet=not prints, percent=percent) as progress, warnings.catch_warnings():
         warnings.simplefilter("always", Caution)
         warnings.showwarning = _warned  # type: ignore[assignment]
-        found = asked.run(progress)
+        with torch_as_extra():
+            found = asked.run(progress)
     if not prints:
         return
     if (place := getattr(asked, "record", None)) is not None:

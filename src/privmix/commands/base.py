@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
 from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import warn
 from privmix.options import option
+from privmix.packages import torch_as_extra
 from privmix.progress import Progress
 from privmix.shown import Shown
 from privmix.signatures import taking
@@ -112,7 +113,8 @@ def function(kind: Callable[P, Command[Found]], name: str = "") -> Callable[P, F
     @shows_bars
     def called(*args: P.args, **kwargs: P.kwargs) -> Found:
         command = kind(*args, **kwargs)
-        found: Any = command.run(callback(command.progress))
+        with torch_as_extra():
+            found: Any = command.run(callback(command.progress))
         if (place := getattr(command, "record", None)) is not None:
             found.keep(place)
         for text in getattr(found, "cautions", ()):

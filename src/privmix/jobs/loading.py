@@ -9,8 +9,10 @@ from privmix.certificate.certificate import MODEL
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.models import Model, model_in
 from privmix.jobs.release_folder import Release
+from privmix.packages import torch_as_extra
 
 
+@torch_as_extra()
 def load(folder: str | Path, *, features_model: str | Path | None = None, module: Any = None) -> Release | Model:
     """Read a release, a model fitted on one, or a trained model, by what the folder is.
 
