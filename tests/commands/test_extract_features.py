@@ -62,7 +62,7 @@ def test_the_verb_says_that_the_store_is_private(data: Path, tmp_path: Path) -> 
 def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the input, the row groups alone that the lacking records are in."""
     monkeypatch.setattr("privmix.data.partial.CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("privmix.features.Identity.step", 50)
+    monkeypatch.setattr("privmix.features.identity.Identity.step", 50)
     from privmix.features.identity import Identity
 
     original, seen = Identity.transform, list[int]()

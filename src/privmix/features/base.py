@@ -52,7 +52,7 @@ class Usual:
     """The usual look of features of labelled records, which a planner assumes before any record is read."""
 
     # Measured on public records alone: rendered characters, docstrings of Python's standard library, scikit-learn's
-    # wine and breast cancer (benchmarks/results/ended.md). Meaning: privmix.learning.DataModel.declared.
+    # wine and breast cancer (benchmarks/results/ended.md). Meaning: privmix.learning.data_model.DataModel.declared.
 
     spectrum_decay: float = 1.6
     concentration: float = 1.4
@@ -62,7 +62,7 @@ class Usual:
     between: float | None = None
 
     def of(self, classes: int) -> dict[str, float | None]:
-        """Arguments of :meth:`privmix.learning.DataModel.declared` for this number of classes."""
+        """Arguments of :meth:`privmix.learning.data_model.DataModel.declared` for this number of classes."""
         # With fewer classes, features lie more along the widest axes (`gathering`). `fine_shapes` is added where
         # classes are as many as it was measured on, 26 or more. `between` is the variance share between classes, stable
         # from ten classes on.

@@ -24,7 +24,7 @@ class Encoder(Protocol):
     """Workers that compute features, instead of this process."""
 
     def runtime(self) -> Mapping[str, Any]:
-        """Causes of other last bits of features: see :meth:`privmix.features.Extractor.runtime`."""
+        """Causes of other last bits of features: see :meth:`privmix.features.base.Extractor.runtime`."""
 
     def rows(self, source: Source, writer: FeatureStoreWriter) -> Rows:
         """(b, d) features and (b,) labels in the order of the records, from the first one on that the store lacks."""
