@@ -43,7 +43,7 @@ from privmix.plans.plan import BasePlan
 from privmix.plans.registry import all_designs
 from privmix.plans.setting import Setting
 from privmix.publication.dataset import RecordTransform
-from privmix.publication.second_moments import SecondMoments
+from privmix.publication.second_moments import ClassSecondMoments, SecondMoments
 from privmix.releases.certificate import ReleaseFields
 from privmix.releases.series import Notes, StepNotes
 from privmix.reports.records import RunRecord, _Subject
@@ -77,7 +77,7 @@ def moments(kind: type[Any]) -> Any:
     """Of two features and two classes: arrays of ones in the shapes that the stages give them."""
     shapes = {"second": (2, 2), "cross": (2, 2), "label_sums": (2,), "directions": (2, 2), "means": (2, 2)}
     shapes |= {"norms": (29,), "within": (2, 2), "class_directions": (2, 2), "class_means": (2, 2)}
-    shapes |= {"class_within": (2, 2, 2)}
+    shapes |= {"class_within": (2, 2, 2), "class_second": (2, 2, 2)}
     given = {name: np.ones(shapes[name], np.float32) for name in fields.names_of(kind) if name in shapes}
     rest = {name: 1.0 for name in fields.names_of(kind) if name not in shapes}
     return kind(**given, **rest | {"records": 4})
@@ -133,6 +133,7 @@ def examples() -> dict[type[Any], Any]:
         Notes(1, "0" * 32, {}, {}, (8,), None, None, "1" * 64),
         NormalWeights(10, 5),
         moments(SecondMoments),
+        moments(ClassSecondMoments),
         moments(TwoStageMoments),
         moments(ThreeStageMoments),
         Lattice(8),

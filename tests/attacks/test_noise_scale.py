@@ -41,6 +41,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "moments-series": {"design": "moments-series", "steps": 3},
     "merf": {"design": "merf", "frequencies": 64},
     "hermite": {"design": "hermite", "order": 4, "pairs": 3, "pair_order": 4},
+    "class-moments": {"design": "class-moments"},
     "two-stage": {"design": "two-stage"},
     "three-stage": {"design": "three-stage"},
 }
@@ -52,6 +53,8 @@ NOISES = {
     "labels": ("random-weight", "label noise"),
     "second moments: diagonal": ("moments", "second moment noise: diagonal"),
     "second moments: off diagonal": ("moments", "second moment noise"),
+    "second moments of each class: diagonal": ("class-moments", "class second moment noise: diagonal"),
+    "second moments of each class: off diagonal": ("class-moments", "class second moment noise"),
     "cross moments": ("moments", "cross moment noise"),
     "label sums": ("moments", "label sum noise"),
     "class embeddings": ("merf", "embedding noise"),

@@ -54,6 +54,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "full-batch-twice": {"design": "classwise", "full_batch": True, "rows": 6},
     "moments": {"design": "moments", "centre": "none"},
     "moments-centred": {"design": "moments"},
+    "class-moments": {"design": "class-moments", "centre": "none"},
+    "class-moments-centred": {"design": "class-moments"},
     "two-stage": {"design": "two-stage", "centre": "none"},
     "two-stage-centred": {"design": "two-stage"},
     "three-stage": {"design": "three-stage", "centre": "none"},
@@ -63,10 +65,11 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 # Designs that weigh persons by their records take a K.
 WEIGHING = {name for name in PLANS if "means" in name or "full-batch" in name} | {
-    *("moments", "moments-centred", "two-stage", "two-stage-centred", "three-stage"),
+    *("moments", "moments-centred", "class-moments", "class-moments-centred"),
+    *("two-stage", "two-stage-centred", "three-stage"),
     *("gaussian-mixing", "merf", "hermite"),
 }
-WITHOUT_DEGREE = {"gaussian-mixing", "moments", "two-stage", "three-stage", "merf", "hermite"}
+WITHOUT_DEGREE = {"gaussian-mixing", "moments", "class-moments", "two-stage", "three-stage", "merf", "hermite"}
 every_plan = pytest.mark.parametrize("name", PLANS)
 
 
@@ -200,15 +203,15 @@ def features_of_every_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EmbeddingSums, "add_persons", lambda self, records, weights: self.add(records, weights.labels))
 
 
-SUMS = ("moments", "two-stage", "three-stage", "full-batch")
+SUMS = ("moments", "class-moments", "two-stage", "three-stage", "full-batch")
 ROWS = ("poisson", "hierarchical", "classwise")
 
 
 @pytest.mark.parametrize(
     ("plant", "name"),
     [
-        *((weights_forgotten, name) for name in ("moments", "two-stage", "three-stage")),
-        *((one_record_too_many, name) for name in ("moments", "two-stage", "three-stage")),
+        *((weights_forgotten, name) for name in ("moments", "class-moments", "two-stage", "three-stage")),
+        *((one_record_too_many, name) for name in ("moments", "class-moments", "two-stage", "three-stage")),
         *((means_not_divided, name) for name in (*SUMS, "poisson-centred", "gaussian-mixing")),
         *((every_record_joins, name) for name in ROWS),
         *((features_of_every_record, name) for name in ("merf", "hermite")),

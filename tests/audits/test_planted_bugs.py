@@ -53,6 +53,7 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "random-weight": ({"design": "random-weight", "centre": "none", **ALONE}, 2000),
     "gaussian-mixing": ({"design": "gaussian-mixing", "centre": "none"}, 8000),
     "moments": ({"design": "moments", "centre": "none"}, 8000),
+    "class-moments": ({"design": "class-moments", "centre": "none"}, 8000),
     "moments-series": ({"design": "moments-series", "steps": 3, "centre": "none"}, 8000),
     "merf": ({"design": "merf"}, 8000),
     "hermite": ({"design": "hermite"}, 8000),
@@ -188,7 +189,17 @@ def test_noise_of_one_tile_for_all_is_caught() -> None:
     assert found.proven_epsilon < EPSILON
 
 
-@of("poisson", "fixed", "hierarchical", "classwise", "random-weight", "gaussian-mixing", "moments", "two-stage")
+@of(
+    "poisson",
+    "fixed",
+    "hierarchical",
+    "classwise",
+    "random-weight",
+    "gaussian-mixing",
+    "moments",
+    "class-moments",
+    "two-stage",
+)
 def test_missing_clipping_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def lattice_steps(self: tiles.TileReader, transform: RecordTransform, block: NDArray[Any]) -> NDArray[np.float64]:
         return self._lattice.quantise(np.asarray(block, np.float64) / transform.final_clip_norm)

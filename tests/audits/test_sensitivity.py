@@ -62,6 +62,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "gaussian-mixing": {"design": "gaussian-mixing"},
     "moments": {"design": "moments", "centre": "none"},
     "moments-centred": {"design": "moments"},
+    "class-moments": {"design": "class-moments", "centre": "none"},
+    "class-moments-centred": {"design": "class-moments"},
     "moments-series": {"design": "moments-series", "steps": 4},
     "merf": {"design": "merf", "frequencies": 5},
     "hermite": {"design": "hermite", "order": 20, "pair_order": 20, "pairs": 3},

@@ -23,6 +23,7 @@ from tests.refusals import refuses
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "moments": {"design": "moments"},
+    "class-moments": {"design": "class-moments"},
     "two-stage": {"design": "two-stage"},
     "three-stage": {"design": "three-stage"},
     "merf": {"design": "merf", "frequencies": 8},
@@ -97,7 +98,7 @@ def numbers(found: list[Any]) -> list[Any]:
 @pytest.mark.parametrize(
     ("name", "per_person"),
     [
-        *((name, per_person) for name in ("moments", "two-stage", "three-stage") for per_person in (None, 1, 3)),
+        *((name, many) for name in ("moments", "class-moments", "two-stage", "three-stage") for many in (None, 1, 3)),
         ("merf", None),
         ("hermite", 3),
     ],

@@ -32,6 +32,7 @@ from tests.refusals import refuses
 CLASSES = ("ant", "bee", "cat")
 DESIGNS: dict[str, dict[str, Any]] = {
     "moments": {"design": "moments"},
+    "class-moments": {"design": "class-moments"},
     "two-stage": {"design": "two-stage"},
     "three-stage": {"design": "three-stage"},
     "poisson": {"mixup_degree": 8},

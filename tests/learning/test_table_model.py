@@ -9,7 +9,7 @@ import pytest
 
 from privmix.learning.table_model import FINE, ColumnStates, TableModel, _Fit, _halves, draw, fit_table
 from privmix.publication.dataset import RecordTransform
-from privmix.publication.second_moments import SecondMoments
+from privmix.publication.second_moments import ClassSecondMoments, SecondMoments
 from tests.refusals import refuses
 
 RECORDS = 4000
@@ -122,8 +122,8 @@ def test_halves_have_independent_noise_of_the_size_they_say() -> None:
     rng = np.random.default_rng(5)
     noise = rng.normal(size=(300, 300)) * 7.0 / 1000 / 2**0.5
     noise = np.tril(noise, -1)
-    noisy = replace(released, second=(noise + noise.T).astype(np.float32))
-    first, second = (half.second[np.tril_indices(300, -1)] for half in _halves(noisy, 0))
+    noisy = replace(released, second=(noise + noise.T)[None].astype(np.float32))
+    first, second = (half.second[0][np.tril_indices(300, -1)] for half in _halves(noisy, 0))
     sizes = [half.weights[0] for half in _halves(noisy, 0)]
     count = len(first)
     assert abs(np.corrcoef(first, second)[0, 1]) < 7 / count**0.5
@@ -137,8 +137,9 @@ def in_float64(value: object) -> object:
     return value.astype(np.float64) if isinstance(value, np.ndarray | np.float32) else value
 
 
+@pytest.mark.parametrize("by_class", [False, True])
 @pytest.mark.parametrize("centred", [False, True])
-def test_slopes_are_those_of_the_loss(centred: bool) -> None:
+def test_slopes_are_those_of_the_loss(centred: bool, by_class: bool) -> None:
     """Differences of the loss along random directions, in float64, with clipping, loose columns and a free total."""
     numeric = ColumnStates("n", np.array([[0.1, 0.3], [0.2, 0.7], [0.6, 0.2]]), np.array([0.2, 0.5, 0.3]))
     every = [*columns(), numeric]
@@ -146,6 +147,8 @@ def test_slopes_are_those_of_the_loss(centred: bool) -> None:
     width = sum(column.features.shape[1] for column in every)
     half = rng.normal(size=(width, width))
     found = SecondMoments(half + half.T, rng.normal(size=(width, 2)), rng.random(2), 9, 3.0, 2.0, 1.0)
+    if by_class:
+        found = ClassSecondMoments(**vars(found), class_second=np.stack([half @ half.T, half + half.T]))
     centre = rng.random(width).astype(np.float32) / 5 if centred else None
     transform = RecordTransform(0.95, centre=centre, residual_clip_norm=0.6 if centred else None)
     fit = _Fit(found, 0.5, transform, every, 0.1, True, 0)
@@ -164,6 +167,20 @@ def test_slopes_are_those_of_the_loss(centred: bool) -> None:
             losses.append(fit.loss(target, 3.0)[0])
         slope = 2 * ((logits * step[0]).sum() + parts @ step[1] + total * step[2])
         assert losses[0] - losses[1] == pytest.approx(slope, rel=1e-5)
+
+
+def test_moments_of_each_class_show_three_columns() -> None:
+    """A label that is the XOR of two columns: no pair shows it."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, (RECORDS, 4))
+    rows[:, 3] = rows[:, 0] ^ rows[:, 1]
+    found, transform = moments(rows, 10.0)
+    x = np.concatenate([c.features[rows[:, j]] for j, c in enumerate(columns())], axis=1).astype(np.float32)
+    own = [x[rows[:, 3] == label] for label in (0, 1)]
+    by_class = ClassSecondMoments(**vars(found), class_second=np.stack([part.T @ part for part in own]))
+    for release, least, most in ((found, 0.3, 0.7), (by_class, 0.97, 1.0)):
+        drawn = fit_table(release, 0.5, transform, columns(), label="label").sample(RECORDS, rng)
+        assert least < (drawn[:, 3] == drawn[:, 0] ^ drawn[:, 1]).mean() <= most
 
 
 def test_columns_of_another_width_are_refused() -> None:

@@ -47,6 +47,8 @@ EVERY_DESIGN = [
     *ALL_DESIGNS,
     {"design": "moments"},
     {"design": "moments", "centre": "none"},
+    {"design": "class-moments"},
+    {"design": "class-moments", "centre": "none"},
     {"design": "moments-series", "steps": 3},
     {"design": "two-stage"},
     {"design": "two-stage", "centre": "none"},

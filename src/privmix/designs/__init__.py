@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
+    from privmix.designs.moments.class_plan import ClassMoments, ClassMomentsPlan
     from privmix.designs.moments.plan import Moments, MomentsPlan
     from privmix.designs.rows.allocation import Allocation
     from privmix.designs.rows.classwise import Classwise
@@ -20,6 +21,8 @@ else:
 
 __all__ = [
     "Allocation",
+    "ClassMoments",
+    "ClassMomentsPlan",
     "Classwise",
     "Fixed",
     "Hierarchical",

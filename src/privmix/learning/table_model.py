@@ -167,9 +167,15 @@ class _Fit:
         self.clips = self.centre is not None or largest > transform.clip_norm * (1 + 1e-6)
         second, cross, counts = (
             n / max(std, 1e-6 * n)
-            for std in (moments.noise_std_second, moments.noise_std_cross, moments.noise_std_counts)
+            for std in (moments.noise_std_block, moments.noise_std_cross, moments.noise_std_counts)
         )
-        numbers = (np.asarray(one / n, np.float32) for one in (moments.second, moments.cross, moments.label_sums))
+        # (K, b): the classes of each block of X'X.
+        self.blocks = (
+            np.ones((self.classes, 1), np.float32)
+            if len(moments.blocks) == 1
+            else np.eye(self.classes, dtype=np.float32)
+        )
+        numbers = (np.asarray(one / n, np.float32) for one in (moments.blocks, moments.cross, moments.label_sums))
         self.released = _Numbers(next(numbers), next(numbers), next(numbers), (second, cross, counts))
         self.mean_weight = 0.0 if mean_noise_std == 0 else 1 / mean_noise_std
         start = self._start(moments)
@@ -240,27 +246,31 @@ class _Fit:
             left = (first**2 * lengths - 2 * first * along + centre @ centre).clip(min=_TINY)
             second = np.minimum(self.transform.final_clip_norm**2 / left, 1)
         once, twice, scaled = weights * np.sqrt(second), weights * second, first[:, None] * x
-        # A record has one state in each column.
-        own = self._split((twice * first**2) @ within)
-        alone = [part.T @ (share[:, None] * part) for part, share in zip(self.features, own, strict=True)]
-        outer = scaled.T @ (twice[:, None] * scaled) * self.apart + _blocks(alone)
+        # (b, k): share of each part's records that are in each block.
+        blocks = (within[:, -self.classes :] @ self.blocks).T
+        outer = np.stack([self._outer(twice * inside, first, within, scaled, centre) for inside in blocks])
         cross, mean = scaled.T @ (once[:, None] * y), (weights * first) @ x
         if self.centre is not None:
-            moved = np.outer(twice @ scaled, centre)
-            outer += twice.sum() * np.outer(centre, centre) - moved - moved.T
             cross -= np.outer(centre, once @ y)
         scale = math.exp(self.total)
 
         def back(slopes: _Sums, of_mean: Floats) -> tuple[Floats, Floats]:
             in_outer, in_cross, in_counts = (slope * scale for slope in slopes)
             in_mean = of_mean * scale
-            # Twice: X'X is symmetric. A part's row of `scaled` meets the other columns, and the centre.
-            met, by_label, middle = scaled @ (in_outer * self.apart), y @ in_cross.T, in_outer @ centre
-            in_scaled = twice[:, None] * (2 * met - 2 * middle) + once[:, None] * by_label
-            alone = zip(self.features, self._split(in_outer, 1), strict=True)
-            in_own = np.concatenate([((part @ block) * part).sum(axis=1) for part, block in alone])
-            told = within @ in_own
-            in_twice = (scaled * met).sum(axis=1) - 2 * scaled @ middle + centre @ middle + first**2 * told
+            by_label, in_twice, told = y @ in_cross.T, np.zeros_like(twice), np.zeros_like(twice)
+            in_scaled, in_blocks = once[:, None] * by_label, np.empty_like(blocks)
+            in_within = np.zeros_like(within)
+            for place, (inside, in_block) in enumerate(zip(blocks, in_outer, strict=True)):
+                # Twice: X'X is symmetric. A part's row of `scaled` meets the other columns, and the centre.
+                met, middle = scaled @ (in_block * self.apart), in_block @ centre
+                in_scaled += (twice * inside)[:, None] * (2 * met - 2 * middle)
+                alone = zip(self.features, self._split(in_block, 1), strict=True)
+                in_own = np.concatenate([((part @ block) * part).sum(axis=1) for part, block in alone])
+                in_within += np.outer(twice * inside * first**2, in_own)
+                own = within @ in_own
+                of_block = (scaled * met).sum(axis=1) - 2 * scaled @ middle + centre @ middle + first**2 * own
+                in_twice, told = in_twice + inside * of_block, told + inside * own
+                in_blocks[place] = twice * of_block
             in_once = ((scaled - centre) * by_label).sum(axis=1)
             root = np.sqrt(second)
             in_second = weights * (in_twice + in_once / (2 * root))
@@ -275,11 +285,11 @@ class _Fit:
             in_x = (
                 first[:, None] * in_scaled + np.outer(weights * first, in_mean) - np.outer(2 * in_left * first, centre)
             )
-            in_within = _by_block(in_x, [part.T for part in self.features])
-            in_within += np.outer(in_lengths, self.lengths) + np.outer(twice * first**2, in_own)
+            in_within += _by_block(in_x, [part.T for part in self.features]) + np.outer(in_lengths, self.lengths)
             in_within[:, -self.classes :] += once[:, None] * ((scaled - centre) @ in_cross) + np.outer(
                 weights, in_counts
             )
+            in_within[:, -self.classes :] += (self.blocks @ in_blocks).T
             in_weights = first * (x @ in_mean) + second * in_twice + root * in_once + y @ in_counts
             return in_weights, in_within
 
@@ -288,6 +298,17 @@ class _Fit:
             mean * scale,
             back,
         )
+
+    def _outer(self, twice: Floats, first: Floats, within: Floats, scaled: Floats, centre: Floats) -> Floats:
+        """X'X per record of parts with these weights."""
+        # A record has one state in each column.
+        own = self._split((twice * first**2) @ within)
+        alone = [part.T @ (share[:, None] * part) for part, share in zip(self.features, own, strict=True)]
+        outer = scaled.T @ (twice[:, None] * scaled) * self.apart + _blocks(alone)
+        if self.centre is not None:
+            moved = np.outer(twice @ scaled, centre)
+            outer += twice.sum() * np.outer(centre, centre) - moved - moved.T
+        return np.asarray(outer)
 
     def loss(self, target: _Numbers, stiffness: float) -> tuple[float, tuple[Floats, Floats, float]]:
         """Half the misfit, and ``stiffness`` times the parts' information; slopes in logits, parts and total."""
@@ -357,7 +378,9 @@ class _Fit:
         self.beyond = (np.float32(0), np.float32(0))
         (second, cross, _), *_ = self.expected(weights, within)
         scale = math.exp(self.total)
-        self.beyond = x.T @ x / len(x) - second / scale, x.T @ y / len(x) - cross / scale
+        inside = self.blocks[drawn[:, -1]]
+        own = np.stack([x.T @ (x * part[:, None]) for part in inside.T])
+        self.beyond = own / len(x) - second / scale, x.T @ y / len(x) - cross / scale
 
 
 def _blocks(parts: Sequence[NDArray[Any]]) -> Floats:
@@ -392,7 +415,7 @@ def fit_table(
         raise InvalidInput("columns", width, f"columns of the release's {moments.dim} features")
     if width > LARGEST_TABLE:
         raise InvalidInput("features of the table", width, f"at most {LARGEST_TABLE}: fewer bins or categories")
-    if not all(np.isfinite(part).all() for part in (moments.second, moments.cross, moments.label_sums)):
+    if not all(np.isfinite(part).all() for part in (moments.blocks, moments.cross, moments.label_sums)):
         raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
     arguments = (moments, label_offset, transform, columns, mean_noise_std, free_total, seed)
     rounds = _CLIPPED_ROUNDS if _Fit(*arguments).clips else 0
@@ -450,8 +473,11 @@ def _halves(released: _Numbers, seed: int) -> tuple[_Numbers, _Numbers]:
     def noise(like: Floats, weight: float) -> Floats:
         return generator.standard_normal(like.shape, np.float32) / np.float32(weight)
 
-    second = np.tril(noise(released.second, released.weights[0]) / np.float32(math.sqrt(2)), -1)
-    second = second + second.T + np.diag(noise(np.diag(released.second), released.weights[0]))
+    def symmetric(block: Floats) -> Floats:
+        below = np.tril(noise(block, released.weights[0]) / np.float32(math.sqrt(2)), -1)
+        return np.asarray(below + below.T + np.diag(noise(np.diag(block), released.weights[0])))
+
+    second = np.stack([symmetric(block) for block in released.second])
     drawn = (second, noise(released.cross, released.weights[1]), noise(released.counts, released.weights[2]))
     numbers = (released.second, released.cross, released.counts)
 
@@ -473,7 +499,8 @@ def _by_block(left: Floats, blocks: Sequence[Floats]) -> Floats:
 def _pairs(fit: _Fit, found: _Sums, whole: Floats, label: str) -> tuple[PairFit, ...]:
     """How well the numbers ``found`` meet each pair; ``whole`` are the shares of all states in the model's table."""
     released, names = fit.released, [column.name for column in fit.columns]
-    second = np.square((found[0] - released.second) * released.weights[0]).astype(np.float64)
+    weight = released.weights[0] / math.sqrt(len(released.second))
+    second = np.square((found[0] - released.second).sum(axis=0) * weight).astype(np.float64)
     cross = np.square((found[1] - released.cross) * released.weights[1]).astype(np.float64)
     # The share of a cell in a number: its columns' largest features, shortened as records are by clipping.
     mean = np.square(_by_block(whole[None], fit.features)).sum() if fit.centre is not None else 0.0
@@ -484,7 +511,7 @@ def _pairs(fit: _Fit, found: _Sums, whole: Floats, label: str) -> tuple[PairFit,
     for i, span in enumerate(fit.spans):
         for j in range(i):
             # Off the diagonal of X'X noise has half the variance.
-            noise = 1 / (math.sqrt(2) * released.weights[0] * tops[i] * tops[j])
+            noise = 1 / (math.sqrt(2) * weight * tops[i] * tops[j])
             pairs.append(_pair((names[j], names[i]), 2 * second[span, fit.spans[j]], noise))
         pairs.append(_pair((names[i], label), cross[span], 1 / (released.weights[1] * tops[i])))
     return tuple(pairs)

@@ -121,6 +121,16 @@ class SecondMoments(Released):
     def dim(self) -> int:
         return int(self.second.shape[0])
 
+    @property
+    def blocks(self) -> NDArray[np.float32]:
+        """(b, d, d) the released X'X: one of all records, or one a class."""
+        return self.second[None]
+
+    @property
+    def noise_std_block(self) -> float:
+        """Return the standard deviation of the noise in a diagonal entry of a block; 1/sqrt(2) of it elsewhere."""
+        return self.noise_std_second / math.sqrt(len(self.blocks))
+
     def class_shares(self, label_offset: float) -> NDArray[np.float64]:
         """(K,) estimated share of each class; see :func:`estimated_shares`."""
         return self.known_shares(label_offset)[0]
@@ -156,6 +166,22 @@ class SecondMoments(Released):
     def derived(cls, plan: Any, arrays: Arrays) -> Mapping[str, Any]:
         """Other facts that follow from the plan and released arrays."""
         return {}
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSecondMoments(SecondMoments):
+    """Second moments of the records of each class. Public; ``second`` is the sum of ``class_second`` (K, d, d)."""
+
+    class_second: NDArray[np.float32]
+
+    @classmethod
+    def derived(cls, plan: Any, arrays: Arrays) -> Mapping[str, Any]:
+        own = arrays["class_second"]
+        return {"second": own.sum(axis=0), "noise_std_second": plan.noise_std["second"] * math.sqrt(len(own))}
+
+    @property
+    def blocks(self) -> NDArray[np.float32]:
+        return self.class_second
 
 
 def regression(

@@ -18,15 +18,23 @@ from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.rows import Engine, RowBlock
 from privmix.mechanisms.streams import SecretStreams
 from privmix.publication.dataset import RecordTransform
+from privmix.publication.second_moments import SecondMoments
 
 M = TypeVar("M", bound=MomentsPlan)
 
 
-def moments_noises(plan: MomentsPlan, samples: int, keys: FreshStreams, make: EngineFactory) -> Iterator[PureNoise]:
-    wide = widened(plan)
+def moments_noises(
+    plan: MomentsPlan,
+    samples: int,
+    keys: FreshStreams,
+    make: EngineFactory,
+    sums: type[MomentSums] = MomentSums,
+    features: int = SIDE,
+) -> Iterator[PureNoise]:
+    wide = replace(widened(plan), dim=features)
 
     def release(streams: SecretStreams) -> list[NDArray[np.float32]]:
-        released = MomentSums(wide).released(streams)
+        released = sums(wide).released(streams)
         return [released.arrays[part.name] for part in wide.parts]
 
     yield from part_noises(plan, wide, tuple(plan.noise_std), release, samples, keys)
@@ -40,12 +48,17 @@ def widened(plan: M) -> M:
 
 
 def moments_case(plan: MomentsPlan) -> MomentsCase:
+    return MomentsCase(*reduced(plan))
+
+
+def reduced(plan: M) -> tuple[M, int]:
+    """Return the plan of the audit, with a feature for each of its trials, and their number."""
     check_room(plan)
     width = 1 if plan.centred else MOST_TRIALS
     names = plan.classes if plan.centred else tuple(str(number) for number in range(width + 1))
-    reduced = replace(plan, dim=width, classes=names, rows=1)
-    assert reduced.event == plan.event, "what runs is not what is audited"
-    return MomentsCase(reduced, width)
+    small = replace(plan, dim=width, classes=names, rows=1)
+    assert small.event == plan.event, "what runs is not what is audited"
+    return small, width
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class MomentsCase(AddRemoveCase[MomentsPlan]):
 
     def of_rest(self, engine: Engine) -> Scores:
         plan = self.plan
-        found, bound, columns = engine.beside, plan.final_clip_norm, np.arange(self.trials)
+        found, bound = engine.beside, plan.final_clip_norm
         own, other = self._canary(engine.transform), 0.0
         labels = np.eye(plan.num_classes)[: self.trials] - plan.label_offset
         overlap = 0.0
@@ -69,7 +82,7 @@ class MomentsCase(AddRemoveCase[MomentsPlan]):
             overlap = label_overlap(plan)
             other = float(self.contribution(engine.transform, self._others()[0])[0, 0])
         seen = (
-            found.second[columns, columns] / bound**2 - other**2,
+            self._squares(found, other * bound) / bound**2,
             (found.cross * labels).sum(axis=1) / (bound * plan.label_norm**2) - other * overlap,
             labels @ found.label_sums / plan.label_norm**2 - overlap,
         )
@@ -78,3 +91,7 @@ class MomentsCase(AddRemoveCase[MomentsPlan]):
         for part, adds, noise in zip(seen, (own**2, own, 1.0), noises, strict=True):
             gain = np.asarray(gain + adds * (2 * part - adds) / (2 * noise**2))
         return np.stack([gain, seen[0]])
+
+    def _squares(self, found: SecondMoments, other: float) -> Scores:
+        """Return (trials,) the squares of the canaries in X'X, that of the bystander taken off."""
+        return np.diag(found.second).astype(np.float64) - other**2

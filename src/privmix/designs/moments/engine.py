@@ -178,6 +178,8 @@ class MomentSums:
           of records change no bit of it; more records than that allows raise.
     """
 
+    released_as: ClassVar[type[SecondMoments]] = SecondMoments
+
     def __init__(self, plan: MomentsPlan, panel: range | None = None) -> None:
         self._plan, self._lattice, self._room = plan, plan.lattice, Room(4**plan.lattice_bits)
         self._panel = range(plan.dim) if panel is None else panel
@@ -214,14 +216,14 @@ class MomentSums:
             parts = [slice(start, min(start + at_once, end)) for start in range(first, end, at_once)]
             for part, steps in zip(parts, each(on_lattice, parts), strict=True):
                 self._room.take(len(labels[part]))
-                self._add_products(steps)
+                self._add_products(steps, labels[part])
                 self._add_by_class(steps, labels[part])
                 self._counts += np.bincount(labels[part], minlength=self._plan.num_classes)
 
     def _add_persons(self, records: NDArray[np.float64], weights: RecordWeights) -> None:
         """Add (b, d) transformed records of whole persons, as shares of the clipping bound."""
         self._room.take(weights.persons)
-        self._add_products(self._lattice.quantise(records * weights.roots))
+        self._add_products(self._lattice.quantise(records * weights.roots), weights.labels)
         self._add_by_class(self._lattice.quantise(weights.class_means(records)), weights.groups.labels)
         one, offset = round(1 / self._lattice.step), round(self._plan.label_offset / self._lattice.step)
         self._label_steps += weights.label_steps(self._plan.num_classes, one, offset)
@@ -233,8 +235,8 @@ class MomentSums:
         self._counts += other._counts
         self._label_steps += other._label_steps
 
-    def _add_products(self, steps: NDArray[np.float64]) -> None:
-        """Add what (b, d) records on the lattice add to the panel of X'X."""
+    def _add_products(self, steps: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+        """Add what (b, d) records on the lattice, of (b,) classes, add to the panel of X'X."""
         # Products and partial sums are integers below 2^53: exact in any order in which BLAS adds them.
         if self._panel.start == 0:
             square = steps[:, : self._panel.stop]
@@ -263,11 +265,11 @@ class MomentSums:
         with streams.lent("label sum noise") as generator:
             count_noise = gaussian_on_lattice(generator, counts.shape, plan.noise_std["counts"] / step)
         arrays = {
-            "second": self._noisy_second(streams) if second is None else second,
+            plan.part("second").name: self._noisy_second(streams) if second is None else second,
             "cross": ((cross + cross_noise) * plan.part("cross").unit).astype(np.float32),
             "label_sums": ((counts + count_noise) * plan.part("counts").unit).astype(np.float32),
         }
-        return SecondMoments.of(plan, arrays)
+        return self.released_as.of(plan, arrays)
 
     def _linear(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Exact X'Y in steps of step^2, as those of X'X are, and label sums in steps of step."""

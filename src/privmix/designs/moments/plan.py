@@ -128,7 +128,7 @@ class Moments(SumDesign[MomentsPlan]):
     labels: ClassVar[Mapping[str, str]] = {"moments": "second moments"}
     learner = "discriminant"
     file = "moments.safetensors"
-    plan_type = MomentsPlan
+    plan_type: ClassVar[type[MomentsPlan]] = MomentsPlan
     # Records are read once and in blocks: there is nothing to spread.
     engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.moments.engine:MomentsEngine")
     lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
@@ -144,7 +144,7 @@ class Moments(SumDesign[MomentsPlan]):
     count_share: Share = option(0.002, "Share of the budget for label sums.")
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> MomentsPlan:
-        return MomentsPlan(**self.constants(setting, noise_multiplier, centre_noise_multiplier))
+        return self.plan_type(**self.constants(setting, noise_multiplier, centre_noise_multiplier))
 
     def constants(
         self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
