@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from privmix.data.columns import Selection, check_names
 from privmix.data.dialect import Dialect
 from privmix.data.files import SPLITS, folder_split, is_hidden, reading, split_of, unread_words
-from privmix.data.frames import library_of, open_arrow, open_frame, open_hugging_face
+from privmix.data.frames import library_of, open_frame, open_table
 from privmix.data.held import is_indexed, may_have_splits, settled
 from privmix.data.images import check_colour, check_image_size, class_folders, is_image
 from privmix.data.indexed import IndexedSource
@@ -126,10 +126,8 @@ def _open_memory(data: Any, request: Request) -> Source:
         raise InvalidInput("split", split, "train: data in memory have one split")
     data = settled(data, split)
     library = library_of(data)
-    if library == "datasets":
-        return open_hugging_face(data, split, request.classes, selection)
-    if library == "pyarrow":
-        return open_arrow(data, request.classes, selection)
+    if library in ("datasets", "pyarrow"):
+        return open_table(data, split, request.classes, selection)
     if isinstance(data, Source):
         if request.classes is not None and selection.labelled:
             raise InvalidInput("classes", request.classes, "no value here: an open source has its own")
@@ -140,7 +138,7 @@ def _open_memory(data: Any, request: Request) -> Source:
         data = data[0]
         library = library_of(data)
     if library == "pyarrow":
-        return open_arrow(data, request.classes, selection)
+        return open_table(data, split, request.classes, selection)
     if library:
         refuse_images(request)
         return open_frame(data, request.classes, selection)

@@ -8,7 +8,7 @@ import json
 import os
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -52,7 +52,7 @@ def content_hashes(source: Source) -> tuple[str, ...]:
     """
     if not source.files:
         whole = getattr(source, "whole", None)
-        return tuple(sorted({records_hash(one) for one in (source, whole) if one is not None}))
+        return tuple(sorted({digest for one in (source, whole) if one is not None for digest in _record_hashes(one)}))
     return tuple(sorted({digest for _, digest in hashed_files(source) if digest != _EMPTY}))
 
 
@@ -130,13 +130,41 @@ def _state(stream: BinaryIO) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def records_hash(source: Source) -> str:
+def _record_hashes(source: Source) -> set[str]:
+    """Hashes of records in memory: as given, and in pieces of one length, where chunks of a table have another."""
+    # Of records that a reader refuses, the first hash alone: the other one may begin with the record that is refused.
+    lengths: list[int] = []
+    found = {records_hash(source, lengths)}
+    regular = all(length == _BATCH for length in lengths[:-1]) and max(lengths, default=0) <= _BATCH
+    return found if regular else {*found, records_hash(source, regroup=True)}
+
+
+def _regrouped(chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield the same records in pieces of ``_BATCH``."""
+    held: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    room = _BATCH
+    for inputs, labels in chunks:
+        while len(inputs):
+            held.append((inputs[:room], labels[:room]))
+            taken = len(held[-1][0])
+            inputs, labels, room = inputs[taken:], labels[taken:], room - taken
+            if not room:
+                yield np.concatenate([one for one, _ in held]), np.concatenate([one for _, one in held])
+                held, room = [], _BATCH
+    if held:
+        yield np.concatenate([one for one, _ in held]), np.concatenate([one for _, one in held])
+
+
+def records_hash(source: Source, lengths: list[int] | None = None, *, regroup: bool = False) -> str:
     """SHA-256 of all records in order, inputs and labels as given. Private."""
     # Equal numbers hash alike in all array types, since one record may decide these; a number and its text differ.
     # Records that a reader would refuse are hashed too: refusing them is not the job of this function.
     hasher = hashlib.sha256(_RECORDS)
     try:
-        for inputs, labels in source._chunks(0, source.schema.records, _BATCH):
+        chunks = source._chunks(0, source.schema.records, _BATCH)
+        for inputs, labels in _regrouped(chunks) if regroup else chunks:
+            if lengths is not None:
+                lengths.append(len(inputs))
             for values in (inputs, labels):
                 hasher.update(repr(values.shape[1:]).encode())
                 hasher.update(_canonical(values))
@@ -145,6 +173,8 @@ def records_hash(source: Source) -> str:
     except Exception:
         # The error's message may quote a record.
         hasher.update(b"refused")
+        if lengths is not None:
+            lengths.clear()
     return hasher.hexdigest()
 
 

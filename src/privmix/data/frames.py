@@ -20,7 +20,7 @@ from privmix.data.columns import (
     storage_type,
     usable_names,
 )
-from privmix.data.files import folder_split
+from privmix.data.held import split_named
 from privmix.data.memory import MemorySource, Part, as_numbers, column_part, no_labels, objects, plain
 from privmix.data.source import Schema, Source, resolve_classes
 from privmix.errors import InvalidInput
@@ -81,7 +81,8 @@ def _check_type(name: str, frame: Any, place: int) -> None:
     try:
         none = (frame.to_series(place) if library_of(frame) == "polars" else frame.iloc[:, place]).head(0)
         kind = none.to_arrow().type if library_of(frame) == "polars" else pa.array(none).type
-    except (pa.ArrowException, TypeError):
+    except (pa.ArrowException, TypeError, OverflowError):
+        # Categories are records' values: each is judged where it is read.
         return
     # polars has fixed sizes for objects alone, which may be anything: records are read for them after the charge.
     if not pa.types.is_fixed_size_binary(kind):
@@ -148,53 +149,42 @@ def _numbers_of(parts: list[Part]) -> Part:
     return lambda start, stop: np.stack([as_numbers(part(start, stop)) for part in parts], axis=1)
 
 
-def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection) -> Source:
-    """Yield a ``Dataset``, or one split of a ``DatasetDict``, as a source; features act as a Parquet schema."""
-    # Names of a ClassLabel are taken only on request (classes="ClassLabel"): some ways of making them look into
-    # records.
-    if isinstance(data, dict):
-        found = [name for name in data if name == split or folder_split(name) == split]
-        if not found:
-            raise InvalidInput("split", split, "a split of the data: " + ", ".join(sorted(data)))
-        data = data[found[0]]
-    coded = getattr(data.features.get(selection.label), "names", None)
+def open_table(data: Any, split: str, classes: Any, selection: Selection) -> Source:
+    """Return an Arrow ``Table``, ``RecordBatch`` or ``Dataset``, or Hugging Face's, as a source."""
+    # Its schema acts as a Parquet schema. Names of a ClassLabel are taken only on request (classes="ClassLabel"): some
+    # ways of making them look into records.
+    table = split_named(data, split) if isinstance(data, dict) else data
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    features = getattr(table, "features", None)
+    coded = None if features is None else getattr(features.get(selection.label), "names", None)
     names = resolve_classes(classes, coded=coded)
-    if data.format["type"] == "custom":
-        allowed = "a dataset without a transform: apply it with `data.map`, or drop it with `data.with_format(None)`"
-        raise InvalidInput("data", "a Dataset with a transform", allowed)
-    content = data.with_format("arrow")
-    shapes = array_shapes(content.features.to_dict())
+    if features is None:
+        records = table.num_rows if isinstance(table, pa.Table) else table.count_rows()
+        described = Described(table.schema, records)
+    else:
+        if table.format["type"] == "custom":
+            allowed = (
+                "a dataset without a transform: apply it with `data.map`, or drop it with `data.with_format(None)`"
+            )
+            raise InvalidInput("data", "a Dataset with a transform", allowed)
+        table = table.with_format("arrow")
+        described = Described(features.arrow_schema, len(table), shapes=array_shapes(features.to_dict()))
 
     def blocks(_: Path, columns: list[str], size: int, *__: int | None) -> Iterator[Any]:
-        for table in content.select_columns(columns).iter(size):
-            yield from table.combine_chunks().to_batches()
-
-    format_ = ArrowFormat(
-        "records of its features",
-        lambda _: Described(content.features.arrow_schema, len(content), shapes=shapes),
-        blocks,
-    )
-    return HeldTableSource([Path("data")], format_, selection, names, coded)
-
-
-def open_arrow(data: Any, classes: Any, selection: Selection) -> Source:
-    """Yield an Arrow ``Table``, ``RecordBatch`` or ``Dataset`` as a source; its schema acts as a Parquet schema."""
-    table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
-
-    def describe(_: Path) -> Described:
-        return Described(table.schema, table.num_rows if isinstance(table, pa.Table) else table.count_rows())
-
-    def blocks(_: Path, columns: list[str], size: int, *__: int | None) -> Iterator[Any]:
-        if isinstance(table, pa.Table):
+        if features is not None:
+            for some in table.select_columns(columns).iter(size):
+                yield from some.combine_chunks().to_batches()
+        elif isinstance(table, pa.Table):
             yield from table.select(columns).to_batches(max_chunksize=size)
         else:
             yield from table.to_batches(columns=columns, batch_size=size)
 
-    format_ = ArrowFormat("records of its schema", describe, blocks)
-    return HeldTableSource([Path("data")], format_, selection, resolve_classes(classes))
+    kind = "records of its schema" if features is None else "records of its features"
+    return HeldTableSource([Path("data")], ArrowFormat(kind, lambda _: described, blocks), selection, names, coded)
 
 
 class HeldTableSource(ArrowSource):
-    """A table that its schema describes, in its own order; see :func:`open_hugging_face` and :func:`open_arrow`."""
+    """A table that its schema describes, in its own order; see :func:`open_table`."""
 
     travels = False

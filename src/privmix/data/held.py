@@ -63,11 +63,16 @@ def settled(data: Any, split: str = "train") -> Any:
 def stream_of(data: Any, split: str) -> Any | None:
     """Return a Hugging Face stream, or one split of several; None for anything else."""
     if _of(data, "datasets", "IterableDatasetDict"):
-        found = [name for name in data if name == split or folder_split(name) == split]
-        if not found:
-            raise InvalidInput("split", split, "a split of the data: " + ", ".join(sorted(data)))
-        data = data[found[0]]
+        data = split_named(data, split)
     return data if _of(data, "datasets", "IterableDataset") else None
+
+
+def split_named(data: dict[str, Any], split: str) -> Any:
+    """Return one of Hugging Face's splits by its name, or by another word for it."""
+    found = [name for name in data if name == split or folder_split(name) == split]
+    if not found:
+        raise InvalidInput("split", split, "a split of the data: " + ", ".join(sorted(data)))
+    return data[found[0]]
 
 
 def may_have_splits(data: Any) -> bool:
