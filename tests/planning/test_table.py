@@ -11,17 +11,20 @@ import pytest
 import privmix as pm
 from privmix.features.tabular import Tabular
 from privmix.jobs.planner import check_goal, columns_of
-from privmix.planning import ReleaseConfig
+from privmix.learning.data_model import DataModel
+from privmix.planning.config import ReleaseConfig
 from privmix.planning.table import (
     CARRIED,
     TOO_MUCH,
     TableColumn,
     _as_shares,
+    _noise,
     _variation,
     _weakest,
     few_for_noise,
     forecast_table,
 )
+from privmix.planning.table_choice import choose_table
 from tests.refusals import refuses
 
 COLUMNS = (TableColumn("ward", 4), TableColumn("stage", 5), TableColumn("place", 60))
@@ -145,3 +148,25 @@ def test_release_for_a_table() -> None:
     with refuses("goal"):
         pm.plan(frame, **given, goal="table", design="moments")
     assert len(repr(planned.plan)) < 500
+
+
+@pytest.mark.parametrize(("records", "design"), [(2000, "moments"), (2_000_000, "class-moments")])
+def test_matrices_of_each_class_are_for_little_noise(records: int, design: str) -> None:
+    """Their noise on pairs is sqrt(2) times as large, by which they must stay small; public facts alone decide."""
+    config = ReleaseConfig(records=records, dim=12, classes=("no", "yes"))
+    columns = [TableColumn(name, 3) for name in "abcd"]
+    found = choose_table(config, 1.0, 1e-5, columns, DataModel.declared(12, 2, np.random.default_rng(0)))
+    assert found.plan.design == design
+    assert found.plan.cost().epsilon <= 1
+
+
+def test_noise_of_matrices_of_each_class_adds_up() -> None:
+    """Of K = 4 classes: twice the noise on pairs of columns."""
+    classes = tuple("abcd")
+    plans = [
+        ReleaseConfig(5000, 69, classes, design, label_share=0.5).with_noise(5.0)
+        for design in ("moments", "class-moments")
+    ]
+    (whole, cross), (by_class, both) = (_noise(one, COLUMNS) for one in plans)
+    assert by_class == pytest.approx(2 * whole)
+    assert both < cross

@@ -35,8 +35,9 @@ FINE: Final = 0.005
 LOST: Final = 0.05
 """Total variation beyond the noise by which a fit may miss a pair, before it is tried again."""
 
-# Chosen on two public tables (benchmarks/results/ended.md): rows are no better with three times as many.
-_STEPS, _TRIAL_STEPS, _AGAIN_STEPS = 300, 150, 100
+# Pairs of columns are no closer after 300 steps (benchmarks/results/ended.md); triples are, since a start's information
+# that no number asks for takes long to fade.
+_STEPS, _TRIAL_STEPS, _AGAIN_STEPS = 1500, 150, 100
 _RATE, _MOMENTUM = 0.08, (0.9, 0.99)
 # The least divisor, and the least argument of a logarithm.
 _TINY: Final = 1e-12
@@ -48,8 +49,9 @@ _RAREST: Final = 1e-4
 _STIFF: Final = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 # Share of the noise's standard deviation that is added to make what a trial is fitted to, see `_halves`.
 _THINNED: Final = 0.5
-# Trials end after this number in a row without a better one.
+# Trials end after this number in a row that are worse by more than this share of chance; else the stiffest is best.
 _WORSE: Final = 2
+_ALIKE: Final = 0.5
 # Rows of which the effect of clipping is taken, those of a trial, and how often.
 _CLIPPED_ROWS, _TRIAL_ROWS, _CLIPPED_ROUNDS = 50_000, 10_000, 3
 # A pair of columns is met where chance alone would leave more in a case out of a thousand.
@@ -123,6 +125,12 @@ class _Numbers:
     cross: Floats
     counts: Floats
     weights: tuple[float, float, float]
+
+    @property
+    def count(self) -> int:
+        """Return how many numbers were released."""
+        blocks, side, _ = self.second.shape
+        return blocks * side * (side + 1) // 2 + self.cross.size + self.counts.size
 
     def misfit(self, of: _Sums) -> tuple[float, _Sums]:
         """Sum of squares over the noise's variance, and half its slopes."""
@@ -449,20 +457,19 @@ def fit_table(
 
 
 def _judged(fit: _Fit, seed: int, tell: Any) -> float:
-    """Return the stiffness whose fit of one half of the noise is nearest to the other."""
+    """Return the stiffness whose fit of one half of the noise is nearest to the other, or as near but for chance."""
     fitted, judge = _halves(fit.released, seed)
-    best, least, worse = _STIFF[0], math.inf, 0
+    found: list[float] = []
+    # The judge's noise alone has that standard deviation: what differs by a part of it is as good.
+    chance = _ALIKE * math.sqrt(2 * judge.count)
     for place, stiffness in enumerate(_STIFF):
-        if worse == _WORSE:
+        if len(found) > _WORSE and min(found[-_WORSE:]) > min(found) + chance:
             break
         if fit.clips and place:
             fit.take_clipping(seed + place, _TRIAL_ROWS)
         fit.descend(fitted, stiffness, _TRIAL_STEPS, _RATE, lambda step, place=place: tell(place * _TRIAL_STEPS + step))
-        left = judge.misfit(fit.expected(*fit.shares())[0])[0]
-        worse += 1
-        if left < least:
-            best, least, worse = stiffness, left, 0
-    return best
+        found.append(judge.misfit(fit.expected(*fit.shares())[0])[0])
+    return max(stiffness for stiffness, left in zip(_STIFF, found, strict=False) if left <= min(found) + chance)
 
 
 def _halves(released: _Numbers, seed: int) -> tuple[_Numbers, _Numbers]:

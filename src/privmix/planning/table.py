@@ -232,10 +232,13 @@ def _noise(plan: Any, columns: Sequence[TableColumn]) -> tuple[float, float] | N
     used = len(columns)
     # The share that clipping takes off a record is missing in its cells, too.
     kept = min(1.0, plan.final_clip_norm / _length(plan, columns))
-    return (
-        used * plan.noise_std["second"] / math.sqrt(2) / plan.records / kept**2,
-        math.sqrt(used) * plan.noise_std["cross"] / plan.records / kept,
-    )
+    block = used * plan.noise_std["second"] / plan.records / kept**2
+    cross = math.sqrt(used) * plan.noise_std["cross"] / plan.records / kept
+    blocks = math.prod(plan.part("second").shape[:-2])
+    if blocks == 1:
+        return block / math.sqrt(2), cross
+    # The diagonals of the classes' matrices count the values in each class, too.
+    return block * math.sqrt(blocks / 2), 1 / math.hypot(1 / block, 1 / cross)
 
 
 def _length(plan: Any, columns: Sequence[TableColumn]) -> float:

@@ -74,7 +74,7 @@ class ClassMoments(Moments):
     pure_noises = "privmix.designs.moments.class_audit:class_moments_noises"
 
     # The matrices of the classes hold the classes' shares of values, too: X'Y needs little.
-    label_share: Share = option(0.1, "Share of the budget for X'Y (the rest: X'X of each class).")
+    label_share: Share = option(0.05, "Share of the budget for X'Y (the rest: X'X of each class).")
 
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Moments]]:
