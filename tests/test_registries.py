@@ -57,7 +57,7 @@ every_registry = pytest.mark.parametrize(("registry", "package", "name"), ALL.va
 
 # A file that no file of privmix names.
 ELSEWHERE = """
-from privmix.data.numpy_files import Npy
+from privmix.data.array_files import Npy
 from privmix.data.reader import READERS
 from privmix.training.gradients.strategies import STRATEGIES, LoopGradients
 from privmix.training.mechanisms.base import MECHANISMS

@@ -37,7 +37,7 @@ def test_types(tmp_path: Path, kind: str) -> None:
 
 
 def test_slices_are_no_longer_than_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privmix.data.safetensors_files.PIECE_VALUES", 12)
+    monkeypatch.setattr("privmix.data.array_files.PIECE_VALUES", 12)
     source = open_dataset(write(tmp_path / "d.safetensors", {"x": X, "y": Y}), classes=2)
     assert [len(batch) for batch in source.batches(100)] == [2, 2, 1]
     assert np.array_equal(source.read().x, X)

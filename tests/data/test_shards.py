@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from privmix.data import ArraySource, open_dataset
-from privmix.data.shards import ShardedSource
+from privmix.data.array_files import ShardedSource
 from privmix.errors import InvalidInput, StorageError
 from tests.data.helpers import write, write_mnist
 from tests.refusals import refuses

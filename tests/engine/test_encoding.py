@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.data import FeatureStore, Source, open_dataset
-from privmix.data.tiles import TileFolder, tiles_of
+from privmix.data.partial import TileFolder, tiles_of
 from privmix.engine.cluster import ClusterLost
 from privmix.engine.encoding import ClusterEncoder, Parts, TilePlace, TileWorker
 from privmix.engine.ray import Cluster, Failure

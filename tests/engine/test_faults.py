@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from privmix.data import FeatureStore, Source
-from privmix.data.tiles import TileFolder, tiles_of
+from privmix.data.partial import TileFolder, tiles_of
 from privmix.engine.cluster import ClusterLost
 from privmix.engine.encoding import ClusterEncoder
 from privmix.engine.ray import Cluster, RayReleaseEngine

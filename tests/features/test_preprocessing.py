@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.features.preprocessing import FILE, Preprocessing
+from privmix.features.vision import FILE, Preprocessing
 
 HALF = [0.5, 0.5, 0.5]
 

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from privmix.features.base import parse_features
-from privmix.features.preprocessing import Preprocessing
 from privmix.features.spec import from_spec
-from privmix.features.vision import VisionEncoder
+from privmix.features.vision import Preprocessing, VisionEncoder
 from tests.features.models import check_per_record, save_vision
 from tests.refusals import refuses
 

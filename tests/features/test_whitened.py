@@ -13,8 +13,7 @@ from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
 from privmix.features.identity import Identity, Pixels
 from privmix.features.spec import check_spec, from_spec, statements_of, title_of
-from privmix.features.whitened import Whitened
-from privmix.features.whitening import Whitening, WhiteningConfig
+from privmix.features.whitened import Whitened, Whitening, WhiteningConfig
 from tests.refusals import refuses
 
 PUBLIC: dict[str, Any] = {"source": "data", "records": 400, "classes": 2, "sha256": "0" * 64}

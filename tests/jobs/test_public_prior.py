@@ -14,7 +14,7 @@ import pytest
 import privmix as pm
 from privmix.certificate.croissant import croissant
 from privmix.data.overlap_rule import FLOOR, PUBLISHED
-from privmix.features.whitening import Whitening
+from privmix.features.whitened import Whitening
 from privmix.jobs import release as release_job
 from privmix.jobs.release import ReleaseJob
 from privmix.plans.named import plan_from_dict

@@ -7,20 +7,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+from privmix.data.arrow_source import ArrowSource
 from privmix.data.columns import Selection, check_names
 from privmix.data.dialect import Dialect
-from privmix.data.files import SPLITS, folder_split, is_hidden, reading, split_of, unread_words
+from privmix.data.files import SPLITS, CopyFirst, folder_split, is_here, is_hidden, reading, split_of, unread_words
 from privmix.data.frames import library_of, open_frame, open_table
-from privmix.data.held import is_indexed, may_have_splits, settled
-from privmix.data.images import check_colour, check_image_size, class_folders, is_image
-from privmix.data.indexed import IndexedSource
-from privmix.data.ipc import DESCRIPTIONS, is_saved_dataset, saved_splits
+from privmix.data.held import IndexedSource, is_indexed, may_have_splits, settled
+from privmix.data.images import ImageFolderSource, check_colour, check_image_size, class_folders, is_image
+from privmix.data.ipc import (
+    ARROW,
+    DESCRIPTIONS,
+    arrow_classes,
+    is_saved_dataset,
+    saved_classes,
+    saved_files,
+    saved_splits,
+)
 from privmix.data.memory import open_arrays
-from privmix.data.openers import holds_split, open_files, open_images, open_saved
-from privmix.data.reader import Request, formats, reader_of, refuse_dialect, refuse_images, suffixes
+from privmix.data.reader import (
+    Request,
+    formats,
+    holds_split,
+    reader_of,
+    refuse_columns,
+    refuse_dialect,
+    refuse_images,
+    suffixes,
+)
 from privmix.data.remote import RemoteSource, is_remote, local_path
 from privmix.data.remote_files import RemotePath, as_remote
-from privmix.data.source import DECODER, MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source
+from privmix.data.source import DECODER, MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source, resolve_classes
 from privmix.errors import InvalidInput, StorageError, check_choice, check_integer
 
 __all__ = ["ArraySource", "LabelledArray", "Schema", "Source", "open_dataset"]
@@ -272,3 +288,42 @@ def _no_split(place: Path, request: Request) -> InvalidInput:
     held = sorted({one for name in names if (one := split_of(name) or folder_split(name)) is not None})
     known = f": {', '.join(held)}" if held else ""
     return InvalidInput("split", request.split, f"a split of {place}{known}")
+
+
+def open_files(files: list[Path], request: Request) -> Source:
+    """Open the files of one split, all of one format, in their order."""
+    reader = reader_of(files[0])
+    if reader is None:
+        raise InvalidInput("data", str(files[0]), formats())
+    if not reader.in_place and not is_here(files[0]):
+        raise CopyFirst()
+    if not reader.dialects:
+        refuse_dialect(request)
+    source = reader.open(files, request)
+    labels = [place for file in files for place in reader.companions(file) if place.is_file()]
+    source.files = tuple(dict.fromkeys([*files, *labels]))
+    return source
+
+
+def open_images(folder: Path, request: Request) -> Source:
+    """Open a folder with one sub-folder of images a class, or of images where no labels are asked for."""
+    if not is_here(folder):
+        raise CopyFirst()
+    refuse_columns(request, "a folder of images")
+    refuse_dialect(request)
+    # Folders are there for the records in them, so a record more could add one: the list is declared.
+    classes = resolve_classes(request.classes)
+    said = request.selection
+    return ImageFolderSource(folder, classes, said.image_shape, said.labelled, said.decoder)
+
+
+def open_saved(folder: Path, request: Request) -> Source:
+    """Open one split that Hugging Face's ``save_to_disk`` wrote."""
+    refuse_dialect(request)
+    files, label = saved_files(folder), request.selection.label
+    public, coded = arrow_classes(files[0], label)
+    coded = saved_classes(folder, label) or coded
+    classes = resolve_classes(request.classes, public, coded)
+    source = ArrowSource(files, ARROW, request.selection, classes, coded)
+    source.files = tuple(files)
+    return source

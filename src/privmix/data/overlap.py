@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from privmix.data.files import is_here, may_belong, reading
 from privmix.data.fingerprint import files_of
-from privmix.data.openers import holds_split, may_hold_splits
 from privmix.data.overlap_rule import SKETCH_FLOOR, TELLING, single, too_many
+from privmix.data.reader import holds_split, may_hold_splits
 from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.source import Source
 from privmix.errors import InvalidInput

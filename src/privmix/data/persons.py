@@ -16,13 +16,13 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data.array_files import npz_member, npz_values
 from privmix.data.dataset import open_dataset
 from privmix.data.dialect import Dialect
 from privmix.data.files import decoding
 from privmix.data.frames import library_of
 from privmix.data.memory import column_part, plain
 from privmix.data.numbering import DIGEST, Numbering
-from privmix.data.numpy_files import npz_member, npz_values
 from privmix.data.remote import is_remote, local_path
 from privmix.data.remote_files import RemotePath
 from privmix.data.source import Source

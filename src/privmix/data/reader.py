@@ -112,3 +112,21 @@ def refuse_dialect(request: Request) -> None:
     dialect = request.selection.dialect
     if dialect is not None and dialect.needed:
         raise no_csv()
+
+
+def holds_split(file: Path, split: str) -> bool:
+    """Whether a file without a split's name holds that split's arrays."""
+    reader = reader_of(file)
+    return reader is not None and reader.holds_split(file, split)
+
+
+def may_hold_splits(name: str) -> bool:
+    """Whether files of that name may hold several splits, each as arrays of its own."""
+    reader = reader_of(Path(name))
+    return reader is not None and reader.holds_split.__func__ is not Reader.holds_split.__func__  # type: ignore[attr-defined]
+
+
+def companions(file: Path) -> list[Path]:
+    """Possible places of the labels of a file of inputs: idx and .npy keep labels in a separate file."""
+    reader = reader_of(file)
+    return [] if reader is None else reader.companions(file)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privmix.data.files import CopyFirst, may_belong
 from privmix.data.manifest import Manifest
-from privmix.data.openers import companions
+from privmix.data.reader import companions
 from privmix.data.remote_files import WEB, Entry, FileVersion, RemotePath, Tree, public_name, system_of, talking
 from privmix.data.source import Source
 from privmix.errors import InvalidInput, PrivmixError, StorageError, in_terms_of

@@ -17,9 +17,9 @@ from typing import Any, Final, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data.partial import TileFolder, missing, tile_records
 from privmix.data.source import Source, as_inputs
 from privmix.data.store import FeatureStoreWriter
-from privmix.data.tiles import TileFolder, missing, tile_records
 from privmix.engine.cluster import KEPT, ClusterLost, check_ray
 from privmix.engine.dealing import Dealing, asks_until_back
 from privmix.engine.ray import Cluster, _checked, _guarded

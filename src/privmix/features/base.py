@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from privmix.data.source import DECODER, Schema, Source
 from privmix.errors import InvalidInput, check_choice, check_integer
-from privmix.features.origin import OwnModel
+from privmix.features.models import OwnModel
 from privmix.fields import is_printable
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from privmix.data.partial import TileFolder
 from privmix.data.source import Schema, Source
 from privmix.data.store import FeatureStore, FeatureStoreWriter
-from privmix.data.tiles import TileFolder
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
 from privmix.progress import Progress

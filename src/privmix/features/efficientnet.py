@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer
 from privmix.features.identity import unit_range
 from privmix.features.mbconv import HEAD_WIDTH, STRIDE, LiteNetwork
-from privmix.features.origin import OwnModel
+from privmix.features.models import OwnModel
 from privmix.features.torch_encoder import (
     TorchEncoder,
     channels_first,

@@ -1,9 +1,11 @@
-"""The location of a public model, and the digests that identify it."""
+"""The location of a public model, the digests that identify it, and who may name one."""
+# A path comes from the user of this machine, never from a spec.
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from privmix.packages import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
+
 
 # Formats of other run times, and code, are not fetched.
 _WANTED: Final = ["*.json", "*.txt", "*.model", "*.safetensors"]
@@ -148,3 +151,45 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
     except ValueError:
         modules = []
     return [module for module in modules if isinstance(module, dict)]
+
+
+# No separator, no start with a dot or tilde, no control character: nothing that could be taken for a path.
+_BARE: Final = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.+ -]{0,199}")
+_PART: Final = r"[0-9A-Za-z][0-9A-Za-z_-]*(?:\.[0-9A-Za-z_-]+)*"
+_HUB: Final = re.compile(rf"{_PART}/{_PART}")
+_COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
+_LONGEST: Final = 200
+_TRUST: Final = ":trust"
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """A model file or folder that the user of this machine named; ``trusted``: it may run, where it is a program."""
+
+    path: Path
+    trusted: bool = False
+
+    @classmethod
+    def of(cls, given: OwnModel | str | Path) -> OwnModel:
+        """Return a path, with ``:trust`` behind it where the file may run."""
+        if isinstance(given, OwnModel):
+            return given
+        text = str(given)
+        return cls(Path(text.removesuffix(_TRUST)), text.endswith(_TRUST))
+
+
+def bare_name(value: Any) -> str:
+    """Return a plain file or folder name, which a spec may show; refuse anything with a path."""
+    if not isinstance(value, str) or not _BARE.fullmatch(value) or ".." in value:
+        raise InvalidInput("extractor's model", value, "a name without a path")
+    return value
+
+
+def is_hub_name(value: Any) -> bool:
+    """Whether ``value`` is OWNER/NAME, as the Hugging Face hub names models."""
+    return isinstance(value, str) and len(value) <= _LONGEST and _HUB.fullmatch(value) is not None
+
+
+def is_commit(value: Any) -> bool:
+    """Whether ``value`` is a commit of the hub, and no branch that changes."""
+    return isinstance(value, str) and _COMMIT.fullmatch(value) is not None

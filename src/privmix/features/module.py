@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.features.identity import unit_range
-from privmix.features.origin import OwnModel, bare_name
+from privmix.features.models import OwnModel, bare_name
 from privmix.features.torch_encoder import TorchEncoder, channels_first, check_image_shape, image_tensor
 from privmix.packages import torch
 from privmix.untrusted import MEBIBYTE, parse_json

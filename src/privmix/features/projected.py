@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer
 from privmix.features.base import MOST_OF_TWO, Extractor, parse_features
-from privmix.features.origin import OwnModel
+from privmix.features.models import OwnModel
 from privmix.features.spec import check_inner, from_spec, statements_of, title_of, wanted_model
 
 if TYPE_CHECKING:

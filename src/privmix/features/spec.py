@@ -18,7 +18,7 @@ from privmix.data.source import DECODER
 from privmix.errors import InvalidInput, check_integer
 from privmix.features.base import Extractor, extractor_kind, known_kind
 from privmix.features.identity import Identity, Pixels
-from privmix.features.origin import OwnModel
+from privmix.features.models import OwnModel
 from privmix.features.tabular import Tabular
 
 # Keys of a spec that identify its model; a copy of the model must have the same.

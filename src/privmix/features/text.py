@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from privmix.data.source import Schema
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, PrivmixError, check_integer
 from privmix.features.base import CUT, NO_TEXT, UNKNOWN, Usual
-from privmix.features.models import Located, quiet, read_modules
-from privmix.features.origin import OwnModel
+from privmix.features.models import Located, OwnModel, quiet, read_modules
 from privmix.features.torch_encoder import PretrainedEncoder, freeze, unit_rows
 from privmix.packages import torch
 

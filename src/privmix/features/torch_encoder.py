@@ -14,8 +14,18 @@ from numpy.typing import NDArray
 from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor
-from privmix.features.models import Located, cached, files_digest, locate, public_name, weights_digest
-from privmix.features.origin import OwnModel, bare_name, is_commit, is_hub_name
+from privmix.features.models import (
+    Located,
+    OwnModel,
+    bare_name,
+    cached,
+    files_digest,
+    is_commit,
+    is_hub_name,
+    locate,
+    public_name,
+    weights_digest,
+)
 from privmix.full_precision import full_precision
 from privmix.packages import torch
 

@@ -14,8 +14,7 @@ from privmix.data.fingerprint import records_hash
 from privmix.data.overlap import InputHashes
 from privmix.errors import InvalidInput, check_integer, in_terms_of
 from privmix.features.base import Extractor
-from privmix.features.whitened import DATA, Whitened
-from privmix.features.whitening import Whitening, WhiteningConfig
+from privmix.features.whitened import DATA, Whitened, Whitening, WhiteningConfig
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory

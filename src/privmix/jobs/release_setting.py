@@ -16,7 +16,7 @@ from privmix.designs.rows.poisson import Poisson
 from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
 from privmix.features.base import Extractor, parse_features
 from privmix.features.projected import Projected
-from privmix.features.whitening import WhiteningConfig
+from privmix.features.whitened import WhiteningConfig
 from privmix.jobs.counting import STAND_IN, check_asked
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.machine import Local, machine_of

@@ -14,8 +14,7 @@ from privmix.audits.noise_tests import NoiseTest
 from privmix.data.source import ArraySource
 from privmix.errors import InvalidInput
 from privmix.features.spec import from_spec, wanted_model
-from privmix.features.whitened import DATA, Whitened
-from privmix.features.whitening import Whitening, WhiteningConfig, covariance_within
+from privmix.features.whitened import DATA, Whitened, Whitening, WhiteningConfig, covariance_within
 
 # Numbers of all images, and of all their features: half a GiB, or what takes longer than a minute.
 _MOST: Final = 2**27

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from privmix.errors import InvalidInput, MissingExtra, check_integer
 from privmix.features.models import locate, public_name, quiet
-from privmix.features.preprocessing import Preprocessing
+from privmix.features.vision import Preprocessing
 from privmix.training.models.base import MODELS, Classifier, Wanted
 from privmix.training.models.budget import without_memory
 from privmix.training.models.hf_config import plain_config

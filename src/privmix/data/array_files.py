@@ -1,21 +1,26 @@
-"""NumPy files: x and y in an .npz archive, or as two .npy files. Pickled objects are never loaded."""
+"""Files of arrays x and y: .npz, safetensors, or two .npy files. Pickled objects are never loaded."""
 
 from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import safe_open
 
+from privmix.data.arrow_source import name_list
 from privmix.data.files import CopyFirst, check_unpacked, decoding, is_here
+from privmix.data.manifest import Manifest
+from privmix.data.memory import plain
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
-from privmix.data.shards import joined, named_arrays
-from privmix.data.source import MAX_RECORD_VALUES, ArraySource, Source, array_schema, resolve_classes
+from privmix.data.source import MAX_RECORD_VALUES, NO_LABELS, ArraySource, Source, array_schema, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
+from privmix.untrusted import parse_json
 
 _PLAIN: Final = "numbers or text. Pickled objects are never loaded: save x.astype(float) and y.astype(str)"
 _HEADER_READERS: Final = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -198,3 +203,139 @@ class Npy(Reader):
     @classmethod
     def companions(cls, file: Path) -> list[Path]:
         return [file.with_name("y" + file.name[1:])]
+
+
+_KIND: Final = "a safetensors file"
+_TYPES: Final = {
+    "BOOL": "?",
+    "U8": "u1",
+    "I8": "i1",
+    "U16": "u2",
+    "I16": "i2",
+    "U32": "u4",
+    "I32": "i4",
+    "U64": "u8",
+    "I64": "i8",
+    "F16": "f2",
+    # Widened: NumPy has none.
+    "BF16": "f4",
+    "F32": "f4",
+    "F64": "f8",
+}
+PIECE_VALUES: Final = 2**24
+
+
+class SafetensorsSource(Source):
+    """Tensors ``x`` and ``y`` of a file, or ``x_train`` and ``y_train`` (``x_test``, ...) for a split."""
+
+    def __init__(self, path: Path, split: str, classes: tuple[str, ...], labelled: bool = True) -> None:
+        self._path = path
+        with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
+            self._names = named_arrays(path, file.keys(), split, labelled, "tensor")
+            (x_shape, x_type), *labels = (_header(file, name) for name in self._names)
+            narrow = any(file.get_slice(name).get_dtype() == "BF16" for name in self._names)
+            self._framework = "pt" if narrow else "numpy"
+        self._schema = array_schema(x_shape, x_type, labels[0][0] if labels else None, classes)
+
+    travels = True
+
+    def manifest(self) -> Manifest:
+        return Manifest.of([(0, self._schema.records)], file=self._path, anywhere=True)
+
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        step = min(size, max(1, PIECE_VALUES // math.prod(self._schema.input_shape)))
+        for start in range(first, self._schema.records, step):
+            part = slice(start, min(start + step, self._schema.records))
+            # Opened again for each slice: the pages of a long-lived map would all count as ours.
+            with decoding(self._path, _KIND), safe_open(self._path, framework=self._framework) as file:
+                x, *labels = (plain(file.get_slice(name)[part], name) for name in self._names)
+            yield x, labels[0].reshape(-1) if labels else NO_LABELS
+
+
+def safetensors_classes(path: Path) -> tuple[str, ...] | None:
+    """Class names under the metadata key ``classes``, a JSON list."""
+    with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
+        metadata = file.metadata() or {}
+    if "classes" not in metadata:
+        return None
+    with decoding(path, "a JSON list of class names in its metadata"):
+        return name_list(parse_json(metadata["classes"], str(path)))
+
+
+def _header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    tensor = file.get_slice(name)
+    shape, kind = tuple(tensor.get_shape()), str(tensor.get_dtype())
+    if kind not in _TYPES:
+        raise InvalidInput(f"type of {name}", kind, "one of " + ", ".join(_TYPES))
+    if math.prod(shape[1:]) > MAX_RECORD_VALUES:
+        raise InvalidInput(f"shape of {name}", shape, f"records of at most {MAX_RECORD_VALUES} values")
+    return shape, np.dtype(_TYPES[kind])
+
+
+@READERS.register
+class Safetensors(Reader):
+    """Tensors x and y."""
+
+    name: ClassVar[str] = "safetensors"
+    words: ClassVar[str] = "safetensors"
+    endings: ClassVar[str] = ".safetensors"
+    suffixes: ClassVar[tuple[str, ...]] = ("safetensors",)
+
+    @classmethod
+    def open(cls, files: list[Path], request: Request) -> Source:
+        refuse_columns(request, ".safetensors")
+        refuse_images(request)
+        classes = resolve_classes(request.classes, safetensors_classes(files[0]) if request.classes is None else None)
+        labelled = request.selection.labelled
+        return joined([SafetensorsSource(file, request.split, classes, labelled) for file in files])
+
+    @classmethod
+    def holds_split(cls, file: Path, split: str) -> bool:
+        with decoding(file, _KIND), safe_open(file, framework="numpy") as content:
+            return f"x_{split}" in content.keys()  # noqa: SIM118 - it is no dictionary
+
+
+class ShardedSource(Source):
+    """The records of ``shards`` in order, one shard at a time; input shape, classes and columns must agree."""
+
+    def __init__(self, shards: Sequence[Source]) -> None:
+        if not shards:
+            raise InvalidInput("shards", 0, "at least one")
+        self._shards = list(shards)
+        first = self._shards[0].schema
+        for shard in self._shards:
+            if replace(shard.schema, records=first.records) != first:
+                raise InvalidInput(
+                    "shards", "another input shape or list of classes", "files with one shape and one class list"
+                )
+        self._schema = replace(first, records=sum(shard.schema.records for shard in self._shards))
+
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for shard in self._shards:
+            records = shard.schema.records
+            if first < records and stop > 0:
+                yield from shard._chunks(first, min(stop, records), size)
+            first, stop = max(0, first - records), stop - records
+
+    @property
+    def travels(self) -> bool:  # type: ignore[override]
+        return all(shard.travels for shard in self._shards)
+
+    def manifest(self) -> Manifest:
+        return Manifest.joined(shard.manifest() for shard in self._shards)
+
+
+def named_arrays(path: Path, names: Collection[str], split: str, labelled: bool, kind: str) -> list[str]:
+    """Names of the inputs' and the labels' array: ``x_train`` and ``y_train`` (``x_test``, ...), else ``x``, ``y``."""
+    suffix = f"_{split}" if f"x_{split}" in names else ""
+    if not suffix and {"x_train", "x_test"} & set(names):
+        raise InvalidInput("split", split, f"a split of {path}")
+    wanted = [f"{letter}{suffix}" for letter in ("xy" if labelled else "x")]
+    for name in wanted:
+        if name not in names:
+            raise InvalidInput(str(path), f"no {kind} {name}", f"{kind}s x and y")
+    return wanted
+
+
+def joined(shards: Sequence[Source]) -> Source:
+    return shards[0] if len(shards) == 1 else ShardedSource(shards)
