@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from privmix.errors import InvalidInput
 from privmix.features.spec import check_spec, from_spec, stated_names, statements_of
-from privmix.features.table_kinds import KINDS, REFUSED, Dates
+from privmix.features.table_cells import REFUSED
+from privmix.features.table_dates import Dates
+from privmix.features.table_kinds import KINDS
 from privmix.features.tabular import DRAFTED, Tabular
 from tests.refusals import refuses
 

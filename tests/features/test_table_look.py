@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from privmix.features.table_kinds import REFUSED, token_of
+from privmix.features.table_cells import REFUSED, token_of
 from privmix.features.table_look import RAREST, Look, rounded
 from privmix.features.tabular import Tabular
 

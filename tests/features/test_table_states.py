@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.features.table_kinds import KINDS, Dates, Numeric
+from privmix.features.table_dates import Dates
+from privmix.features.table_kinds import KINDS, Numeric
 from privmix.features.table_states import table_states
 from privmix.features.tabular import Tabular
 

@@ -16,7 +16,7 @@ from privmix.data import Schema
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import parse_features
 from privmix.features.spec import from_spec
-from privmix.features.table_kinds import number_in
+from privmix.features.table_cells import number_in
 from privmix.features.tabular import Tabular
 from tests.refusals import refuses
 

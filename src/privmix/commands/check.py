@@ -43,7 +43,7 @@ class Check(CheckOptions, Command["DataCheck"]):
     )
 
     def run(self, progress: Progress) -> DataCheck:
-        from privmix.jobs.data_check import checked
+        from privmix.jobs.misfits import checked
 
         return checked(self.data, self, progress)
 

@@ -128,7 +128,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
     def run(self, progress: Progress) -> TableSpec:
         from privmix.data.columns import is_usable, no_column, place_of
         from privmix.data.header import columns_of
-        from privmix.features.table_kinds import token_of
+        from privmix.features.table_cells import token_of
         from privmix.jobs import table_words as words
 
         place = None if self.out is None else Path(self.out)

@@ -11,7 +11,8 @@ from datetime import date
 from typing import Any, Final
 
 from privmix.data.dialect import Dialect
-from privmix.features.table_kinds import INDICATOR, MARKS, SIGNS, Dates, is_blank, number_in, token_of, ungrouped
+from privmix.features.table_cells import INDICATOR, MARKS, SIGNS, is_blank, number_in, token_of, ungrouped
+from privmix.features.table_dates import Dates
 
 RAREST: Final = 10
 """Values of fewer records than this are not listed as categories: a rare value identifies a person easily."""

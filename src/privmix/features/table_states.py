@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privmix.features.table_kinds import Bins, Categories, ColumnKind, Dates, Numeric, Ranks, Truth, token_of
+from privmix.features.table_cells import ColumnKind, token_of
+from privmix.features.table_dates import Dates
+from privmix.features.table_kinds import Bins, Categories, Numeric, Ranks, Truth
 from privmix.features.tabular import Tabular
 
 # A number on [0, 1] is at an end, or in one of this many parts between.

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import LONGEST_NAME, Extractor
-from privmix.features.table_kinds import KINDS, Bins, ColumnKind, Numeric, token_of
+from privmix.features.table_cells import ColumnKind, token_of
+from privmix.features.table_kinds import KINDS, Bins, Numeric
 from privmix.fields import is_printable, looks
 from privmix.untrusted import parse_json
 

@@ -12,7 +12,7 @@ from privmix.data.columns import no_column
 from privmix.data.header import BOOLEAN, DATE, NUMBER, TEXT
 from privmix.data.jsonl import JsonlSource
 from privmix.errors import InvalidInput
-from privmix.features.table_kinds import INDICATOR
+from privmix.features.table_cells import INDICATOR
 from privmix.features.table_look import Look
 from privmix.features.tabular import PLACEHOLDER, Tabular
 from privmix.jobs.columns import Columns
