@@ -35,8 +35,7 @@ from privmix.data import open_dataset
 from privmix.errors import PrivmixError
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import STRATEGIES, fitting_chunk
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 
 RUNS: Final = common.RESULTS / "gpu_runs.json"
 DELTA: Final = 1e-5

@@ -32,11 +32,9 @@ import torch
 from torch import Tensor, nn
 
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.gradients.strategies import GhostGradients, VmapGradients
-from privmix.training.models.small import ReluCNN, ResNet9, TanhCNN
-from privmix.training.models.wide_resnet import WideResNet
+from privmix.training.models.networks import ReluCNN, ResNet9, TanhCNN, WideResNet
 
 RUNS: Final = Path(__file__).parent / "results" / "neighbours_runs.json"
 ROOM: Final = 2.0**-10

@@ -37,8 +37,8 @@ from privmix.training.facts import ModelFacts
 from privmix.training.records import TrainingRecords
 from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Crop, Flip
-from privmix.training.views.bank import ViewBank
 from privmix.training.views.config import ViewConfig
+from privmix.training.views.pipeline import ViewBank
 
 RUNS = common.RESULTS / "photograph_views_runs.json"
 SEARCH = common.RESULTS / "photograph_views_search.json"

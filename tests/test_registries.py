@@ -61,9 +61,9 @@ from privmix.data.array_files import Npy
 from privmix.data.reader import READERS
 from privmix.training.gradients.strategies import STRATEGIES, LoopGradients
 from privmix.training.mechanisms.base import MECHANISMS
-from privmix.training.mechanisms.dp_sgd.mechanism import DpSgdMechanism
+from privmix.training.mechanisms.dp_sgd import DpSgdMechanism
 from privmix.training.models.base import MODELS
-from privmix.training.models.small import LinearHead
+from privmix.training.models.networks import LinearHead
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import METHODS
 from privmix.training.public.extended import DopeSgd

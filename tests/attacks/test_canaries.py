@@ -39,7 +39,7 @@ from privmix.publication.dataset import RecordTransform
 from privmix.training.config import TrainingConfig
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.mechanisms.dp_sgd import mechanism
+from privmix.training.mechanisms import dp_sgd as mechanism
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.views.config import ViewConfig

@@ -20,8 +20,8 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.plan import Plan
 from privmix.plans.registry import all_designs
-from privmix.training.linear_steps import training_noise
 from privmix.training.plan import TrainingPlan
+from privmix.training.worst_case import training_noise
 from tests.refusals import refuses
 from tests.releases.helpers import own_options
 

@@ -29,11 +29,9 @@ from privmix.plans.plan import Plan
 from privmix.plans.registry import all_designs, takes_persons
 from privmix.research.rivals.embedding.engine import EmbeddingSums
 from privmix.training.dp_sgd import DpSgd
-from privmix.training.linear_steps import training_noise
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.sensitivity import training_sensitivity
-from privmix.training.worst_case import attack_training
+from privmix.training.worst_case import attack_training, training_noise, training_sensitivity
 from tests.audits.test_sensitivity import STRATEGIES, VALUES, exceeded, trainer_of
 from tests.refusals import refuses
 

@@ -29,20 +29,18 @@ from privmix.plans.registry import all_designs
 from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 from privmix.training.config import OptimiserConfig
-from privmix.training.dp_sgd import DpSgd, StepObserver
+from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import PublicMethod, SideInformation
+from privmix.training.gradients.parameters import FlatParameters, PublicMethod, SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
-from privmix.training.models.small import LinearHead
-from privmix.training.optimiser import Optimiser
+from privmix.training.models.networks import LinearHead
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.sensitivity import training_sensitivity
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
+from privmix.training.worst_case import training_sensitivity
 from tests.audits.samplers import in_two_rows
 from tests.refusals import refuses
 from tests.releases.helpers import own_options

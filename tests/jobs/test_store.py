@@ -16,7 +16,7 @@ from privmix.data import ArraySource
 from privmix.features.identity import Pixels
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.views.augment import Flip
-from privmix.training.views.bank import ViewBank
+from privmix.training.views.pipeline import ViewBank
 from tests.refusals import refuses
 
 X = np.random.default_rng(0).normal(size=(200, 6)).astype(np.float32)

@@ -114,7 +114,7 @@ def test_no_verb_has_an_option_twice() -> None:
 OUTSIDE = """
 from dataclasses import dataclass
 from privmix.training.mechanisms.base import MECHANISMS
-from privmix.training.mechanisms.dp_sgd.mechanism import DpSgdMechanism
+from privmix.training.mechanisms.dp_sgd import DpSgdMechanism
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import METHODS
 from privmix.training.public.extended import DopeSgd

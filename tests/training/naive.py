@@ -11,8 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.config import AUTOMATIC
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 
 
 def naive_gradient(model: nn.Module, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:

@@ -22,8 +22,8 @@ from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches
 from privmix.training.certificate import read_certificate
-from privmix.training.mechanisms.banded import draws
-from privmix.training.mechanisms.banded.draws import (
+from privmix.training.mechanisms.banded import mechanism as banded
+from privmix.training.mechanisms.banded.mechanism import (
     BandedNoise,
     CyclicBatches,
     best_factor,
@@ -34,9 +34,8 @@ from privmix.training.mechanisms.banded.draws import (
 from privmix.training.mechanisms.banded.options import BandedOptions
 from privmix.training.mechanisms.banded.plan import BandedPlan
 from privmix.training.mechanisms.base import plan_from_dict
-from privmix.training.noise import noise_scale
+from privmix.training.noise import grid_of, noise_scale
 from privmix.training.plan import TrainingPlan
-from privmix.training.summation import grid_of
 from privmix.training.verify import _check_settings, verify_trained
 from privmix.training.worst_case import attack_training
 from privmix.world import World
@@ -285,13 +284,13 @@ def test_the_right_run_passes_audits() -> None:
 def test_two_thirds_of_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch, bands: int) -> None:
     plan = plan_of(bands)
     assert [one.verdict for one in audit_noise(plan, samples=2**15, seed=0).noises] == [AS_CERTIFIED]
-    monkeypatch.setattr(draws, "noise_scale", lambda plan: noise_scale(plan) * 2 / 3)
+    monkeypatch.setattr(banded, "noise_scale", lambda plan: noise_scale(plan) * 2 / 3)
     assert audit_noise(plan, samples=2**15, seed=0).violated
 
 
 def test_a_factor_whose_norm_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """C scaled so that its diagonal is 1: noise C^-1 z is then too small by the norm of its columns."""
-    monkeypatch.setattr(draws, "noise_scale", lambda plan: noise_scale(plan) * plan.coefficients[0])
+    monkeypatch.setattr(banded, "noise_scale", lambda plan: noise_scale(plan) * plan.coefficients[0])
     assert audit_noise(AUDITED, samples=2**15, seed=0).violated
 
 
@@ -353,7 +352,7 @@ def test_canaries_audit_a_run_and_find_noise_that_is_too_small(
     assert proof.proven_epsilon <= proof.claimed_epsilon
     with refuses("evidence"):
         trained(config, evidence="neighbours")
-    monkeypatch.setattr(draws, "noise_scale", lambda plan: noise_scale(plan) / 8)
+    monkeypatch.setattr(banded, "noise_scale", lambda plan: noise_scale(plan) / 8)
     assert trained(config).proof.proven_epsilon > proof.claimed_epsilon
 
 

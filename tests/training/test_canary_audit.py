@@ -16,7 +16,7 @@ from privmix.audits.bounds import proven_epsilon
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.mechanisms.dp_sgd import mechanism
+from privmix.training.mechanisms import dp_sgd as mechanism
 from privmix.training.plan import TrainingPlan
 from privmix.training.worst_case import attack_training, canary_readings
 

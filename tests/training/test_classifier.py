@@ -17,7 +17,7 @@ from privmix.accounting import epsilon, event_from_dict
 from privmix.errors import NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.classifier import DPClassifier
-from privmix.training.models.small import LinearHead
+from privmix.training.models.networks import LinearHead
 from privmix.training.views.config import ViewConfig
 from tests.refusals import refuses
 

@@ -16,24 +16,21 @@ from torch import Tensor, nn
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.config import OptimiserConfig
-from privmix.training.dp_sgd import SAMPLING, DpSgd, StepObserver
+from privmix.training.dp_sgd import SAMPLING, DpSgd, Optimiser, StepObserver
 from privmix.training.facts import ImageLayout
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import PublicMethod, SideInformation
+from privmix.training.gradients.parameters import FlatParameters, PublicMethod, SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
-from privmix.training.mechanisms.dp_sgd import mechanism
-from privmix.training.models.small import LinearHead, ReluCNN
+from privmix.training.mechanisms import dp_sgd as mechanism
+from privmix.training.models.networks import LinearHead, ReluCNN
 from privmix.training.noise import noisy_mean
-from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.views.augment import SELF_AUGMENTATIONS
 from privmix.training.views.config import ViewConfig
-from privmix.training.views.mixup import MicrobatchMixer
-from privmix.training.views.pipeline import ViewPipeline
+from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.world import World
 from tests.refusals import refuses
 

@@ -11,9 +11,8 @@ from scipy import stats
 
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.mechanisms.base import mechanism_of
-from privmix.training.noise import MOST_PROCESSES, noise_scale, noisy_mean
+from privmix.training.noise import MOST_PROCESSES, grid_of, noise_scale, noisy_mean
 from privmix.training.plan import TrainingPlan
-from privmix.training.summation import grid_of
 from tests.refusals import refuses
 
 # Two-sided: a right noise fails a comparison with chance 1e-11, all of them here with less than 1e-9.

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from privmix.training.config import SCHEDULES, OptimiserConfig
+from privmix.training.dp_sgd import Optimiser
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.optimiser import Optimiser
 
 STEPS = 12
 CONFIGS = {

@@ -17,11 +17,10 @@ from privmix.training.facts import ImageLayout
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.public.base import WithGradients
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
-from privmix.training.public.registry import Combined
-from privmix.training.public_phase import PublicViews
+from privmix.training.public_phase import Combined, PublicViews
 from privmix.training.views.augment import Crop, Cutout, Flip
 from privmix.training.views.config import ViewConfig
-from privmix.training.views.mixup import Mixing
+from privmix.training.views.pipeline import Mixing
 from tests.refusals import refuses
 from tests.training.runs import config_of, job_of, private, public, weights_of
 

@@ -22,7 +22,7 @@ from privmix.mechanisms.run_folder import RunFolder
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import run as run_module
 from privmix.training.config import OptimiserConfig, TrainingConfig
-from privmix.training.mechanisms.dp_sgd import mechanism
+from privmix.training.mechanisms import dp_sgd as mechanism
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state

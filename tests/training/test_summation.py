@@ -16,13 +16,12 @@ from privmix.training.dp_sgd import DpSgd
 from privmix.training.gradients import closed_form, execution
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
-from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.parameters import SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
-from privmix.training.models.small import LinearHead
-from privmix.training.noise import noise_scale
+from privmix.training.models.networks import LinearHead
+from privmix.training.noise import GroupedSum, call_size, deal, grid_of, noise_scale
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.summation import GroupedSum, call_size, deal, grid_of
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
 from tests.training.test_dp_sgd import Setting

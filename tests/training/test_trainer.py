@@ -305,7 +305,7 @@ def test_no_loss_of_private_records_is_computed(monkeypatch: pytest.MonkeyPatch)
     """With the closed form the only inputs that the network itself sees are public; a loss would show it others."""
     job, seen = job_of(), []
     job.network.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].numpy().tobytes()))
-    monkeypatch.setattr("privmix.training.private_phase.fitting_chunk", lambda *args: 64)
+    monkeypatch.setattr("privmix.training.run.fitting_chunk", lambda *args: 64)
     job.run(private())
     public_inputs = torch.rand(4, 64, generator=torch.Generator().manual_seed(0)).numpy().tobytes()
     assert set(seen) == {public_inputs}

@@ -20,8 +20,8 @@ from privmix.mechanisms.membership import ROW_TILE
 from privmix.plans.plan import BasePlan, Plan
 from privmix.progress import Progress
 from privmix.shown import Bar, Bars, Shown
-from privmix.training.linear_steps import training_noises
 from privmix.training.plan import TrainingPlan
+from privmix.training.worst_case import training_noises
 
 DEFAULT_SAMPLES: Final = 2**19
 """Draws of each noise: its standard deviation is then known to 0.5% at confidence 1 - 3e-7, and to 0.2% at 0.95.

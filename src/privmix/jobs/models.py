@@ -237,7 +237,7 @@ class Model(Shown):
         return place
 
     def export(self, out: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the network for programs that have torch and not privmix; see :mod:`privmix.training.export`.
+        """Write the network for programs that have torch and not privmix; see :mod:`privmix.training.trained`.
 
         Args:
             out: a file, by its ending: ``.pt2`` (``torch.export.load(FILE).module()``), ``.pt`` (TorchScript,
@@ -253,7 +253,7 @@ class Model(Shown):
         place = Path(out)
         if not is_trained(self.classifier):
             raise InvalidInput("model", "fitted on a release", "a trained model, which has a network")
-        from privmix.training.export import FORMS
+        from privmix.training.trained import FORMS
 
         ending = check_choice("ending of out", place.suffix.lower(), FORMS)
         check_unpublished("out", place)

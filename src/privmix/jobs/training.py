@@ -47,7 +47,7 @@ from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.trained import TrainedModel
 from privmix.training.trainer import Trainer
-from privmix.training.views.bank import ViewBank
+from privmix.training.views.pipeline import ViewBank
 from privmix.training.watching import Watch
 from privmix.world import World, current_world
 

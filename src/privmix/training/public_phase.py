@@ -1,10 +1,11 @@
-"""Public data of a job: the warm-up before the private phase, and the method that helps in each step of it."""
+"""Public data of a job: the warm-up before the private phase, and the methods that help in each step."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor
@@ -14,18 +15,117 @@ from privmix.progress import Progress
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
 from privmix.training.facts import ImageLayout, ModelFacts
-from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.models.base import Classifier
-from privmix.training.public.base import ExtendedMethod
-from privmix.training.public.gradients import PublicGradients
-from privmix.training.public.registry import build_method
-from privmix.training.public.scenario import plan_public_use
+from privmix.training.public.base import METHODS, ExtendedMethod, PublicGradients, parse_method
+from privmix.training.public.config import ExtendedConfig, Scenario
 from privmix.training.public.warmup import warm_up
 from privmix.training.trained import shaped
 from privmix.training.views.augmentation import Augmentation, augment, check_channels
-from privmix.training.views.mixup import Mixing
-from privmix.training.views.pipeline import ViewPipeline
+from privmix.training.views.pipeline import Mixing, ViewPipeline
 from privmix.training.views.record_random import RecordRandom
+
+
+def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod | None:
+    """Return the method that ``config`` names, or None for ``none``; raise where ``source`` has other settings."""
+    names = parse_method(config.method)
+    named = config.max_norm is not None and source.max_norm != config.max_norm
+    if names and (source.batch_size != config.batch_size or named):
+        given = source.batch_size, source.max_norm
+        raise InvalidInput("public gradients", given, f"batch size and norm {config.batch_size, config.max_norm}")
+    methods = [_build(name, config, source, steps) for name in names]
+    if not methods:
+        return None
+    return methods[0] if len(methods) == 1 else Combined(methods)
+
+
+def _build(name: str, config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod:
+    given: dict[str, Any] = {**vars(config), "steps": steps, **config.own(name)}
+    make: Callable[..., ExtendedMethod] = METHODS[name]
+    return make(source, **{field: given[field] for field in METHODS[name].settings})
+
+
+class Combined(ExtendedMethod):
+    """Several methods in one step: at most one that perturbs weights, and at most one that directs."""
+
+    # A centre, scale or other direction is designed for the gradients that clipping sees: two would invalidate each
+    # other.
+
+    name: ClassVar[str] = "combined"
+
+    def __init__(self, methods: Sequence[ExtendedMethod]) -> None:
+        names = [method.name for method in methods]
+        directing = sum(method.directs for method in methods)
+        if len(methods) != 2 or directing != 1:
+            raise InvalidInput("public methods", names, "weight multiplicity and one method that directs")
+        self.methods = tuple(methods)
+
+    def prepare(self, step: int) -> SideInformation:
+        found: dict[str, Tensor] = {}
+        for method in self.methods:
+            side = method.prepare(step)
+            given = {"perturbations": side.perturbations, "scale": side.scale, "centre": side.centre}
+            for field, value in given.items():
+                assert value is None or field not in found
+                if value is not None:
+                    found[field] = value
+        return SideInformation(**found)
+
+    def combine(self, mean: Tensor, step: int) -> Tensor:
+        for method in self.methods:
+            mean = method.combine(mean, step)
+        return mean
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {f"{method.name}.{key}": value for method in self.methods for key, value in method.state_dict().items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        super().load_state_dict(state)
+        for method in self.methods:
+            prefix = method.name + "."
+            method.load_state_dict({key[len(prefix) :]: state[key] for key in state if key.startswith(prefix)})
+
+
+@dataclass(frozen=True, eq=False)
+class PublicUse:
+    """Public records of a scenario: for the warm-up, and for the private phase; None where there is no use."""
+
+    warm_up: PublicData | None
+    private_phase: PublicData | None
+
+
+def plan_public_use(
+    scenario: str, public: PublicData | None = None, synthetic: PublicData | None = None, method: str = "none"
+) -> PublicUse:
+    """Return the records that ``scenario`` uses in each phase; raise for missing or unused data or methods."""
+    try:
+        chosen = Scenario(scenario)
+    except ValueError:
+        raise InvalidInput("scenario", scenario, "one of " + ", ".join(Scenario)) from None
+    given: dict[str, Any] = {"public": public, "synthetic": synthetic}
+    needed, refused = _NEEDS[chosen]
+    for name in needed:
+        if given[name] is None:
+            raise InvalidInput(name, None, f"records, as scenario {chosen} needs them")
+    for name in refused:
+        if given[name] is not None:
+            raise InvalidInput(name, "records", f"none in scenario {chosen}, which does not use them")
+    if (chosen is Scenario.EXTENDED) != (method != "none"):
+        allowed = "a method that uses public data" if chosen is Scenario.EXTENDED else "none"
+        raise InvalidInput("public_method", method, f"{allowed} in scenario {chosen}")
+    records = public.join(synthetic) if public is not None and synthetic is not None else public or synthetic
+    if chosen is Scenario.EXTENDED and records is None:
+        raise InvalidInput("public", None, f"real or synthetic records, as scenario {chosen} needs them")
+    return PublicUse(records, records if chosen is Scenario.EXTENDED else None)
+
+
+_NEEDS: dict[Scenario, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Scenario.COLD: ((), ("public", "synthetic")),
+    Scenario.WARM: (("public",), ("synthetic",)),
+    Scenario.WARM_SYNTHETIC: (("synthetic",), ()),
+    Scenario.EXTENDED: ((), ()),
+}
+
 
 # Public records on which the end of a training is judged.
 _JUDGED: Final = 1000

@@ -1,4 +1,4 @@
-"""A training run that survives a kill: a run (:mod:`privmix.mechanisms.run`) with checkpoints.
+"""The private phase of a run that survives a kill: steps of DP-SGD from the last checkpoint on.
 
 In addition to key and notes, its folder holds
 
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -24,14 +25,32 @@ from safetensors.torch import save as dump_tensors
 from torch import Tensor
 
 from privmix.certificate.certificate import CERTIFICATE_FILE
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, check_choice
 from privmix.folders import FolderKind
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_place import CertifiedContents
+from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
+from privmix.rounding import rounded_up
 from privmix.training.card import FOLDER_CARD_FILE
 from privmix.training.certificate import WEIGHTS_FILE
+from privmix.training.config import TrainingConfig
+from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.config import ExecutionConfig
+from privmix.training.gradients.execution import Chunks, check_strategy, choose_strategy, fitting_chunk
+from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
+from privmix.training.models.base import Classifier
+from privmix.training.plan import TrainingPlan
+from privmix.training.public.base import ExtendedMethod, settings_of
+from privmix.training.public_phase import PublicPhase
+from privmix.training.records import TrainingRecords
 from privmix.training.trained import MODEL_FILE
+from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
+from privmix.training.watching import Watch
 from privmix.untrusted import read_json
+from privmix.world import World
 
 MODEL_FOLDER: Final = FolderKind("out", "a trained model", frozenset({MODEL_FILE, CERTIFICATE_FILE}))
 _EXECUTION, _STATE = "run.execution", "run.state"
@@ -96,3 +115,180 @@ def pack_state(step: int, state: Mapping[str, Tensor]) -> bytes:
 def unpack_state(content: bytes) -> tuple[int, dict[str, Tensor]]:
     tensors = load_tensors(content)
     return int(tensors.pop(_STEP)), tensors
+
+
+_CHUNK, _METHOD = "chunk", "method."
+# Number of times a run that epsilon so far is computed: a price takes a fraction of a second.
+_PRICES: Final = 20
+
+
+class PrivatePhase:
+    """The private steps of a plan; settings, network and public method are checked before a record is read."""
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        plan: TrainingPlan,
+        network: Classifier,
+        input_shape: tuple[int, ...],
+        views: ViewPipeline,
+        public: PublicPhase,
+    ) -> None:
+        self._config, self._plan, self._network, self._input = config, plan, network, input_shape
+        self._views, self._public = views, public
+        self._flat = FlatParameters(network)
+        self._clipping = Clipping(config.clip_norm, config.clipping)
+        self._check()
+
+    @property
+    def _views_of_unit(self) -> int:
+        """Views of a record, or of the records of a person that are in a step."""
+        return self._views.views * (self._plan.per_person or 1)
+
+    def _check(self) -> None:
+        method = self._public.method(self._plan.steps)
+        if method is not None:
+            # A microbatch of one record that is to be mixed has a single view.
+            least = 1 if self._config.microbatch_mixes else self._views_of_unit
+            wanted = self._config.extended.perturbations
+            if "perturbations" in settings_of(self._config.extended.method) and wanted > least:
+                raise InvalidInput("perturbations", wanted, f"at most {least}, the views of a record")
+        check_strategy(
+            self._config.execution,
+            self._network,
+            self._flat,
+            self._clipping,
+            self._input,
+            with_side_information=method is not None,
+        )
+
+    def run(
+        self,
+        records: TrainingRecords,
+        *,
+        start: int,
+        state: Mapping[str, Tensor],
+        run: TrainingRun | None,
+        streams: SecretStreams | None,
+        world: World,
+        progress: Progress,
+        observers: Sequence[StepObserver],
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """Take the steps from ``start`` on, and return the weights to evaluate; the network holds the first weights."""
+        # ``run`` and ``streams`` exist on rank 0 only. ``watch`` gets public figures at about twenty of the steps, the
+        # last among them. Raises InvalidInput where weights or outputs are not finite, OutOfMemory where a chunk does
+        # not fit.
+        optimiser = Optimiser(self._flat, self._config.optimiser, self._plan.steps)
+        method = self._public.method(self._plan.steps)
+        if state:
+            _restore(optimiser, method, state)
+        elif run is not None and self._public.warms_up:
+            run.save(0, lambda: _state(optimiser, method, None), now=True)
+        if world.is_head:
+            # Before strategies are measured and the first step is taken, which may last.
+            progress("private steps", start, self._plan.steps)
+        chunks, gradients = self._execution(run, world, method, state.get(_CHUNK))
+        mixes, keep = self._config.microbatch_mixes, self._config.microbatch_keep
+        trainer = DpSgd(
+            plan=self._plan,
+            records=records,
+            views=self._views,
+            gradients=gradients,
+            optimiser=optimiser,
+            streams=streams,
+            method=method,
+            chunks=chunks,
+            world=world,
+            mixer=MicrobatchMixer(self._network.classes, self._views.layout, mixes, keep) if mixes else None,
+            observers=observers,
+        )
+        every = max(1, self._plan.steps // _PRICES)
+        stage = ""
+        for step in range(start, self._plan.steps):
+            trainer.step(step)
+            done = step + 1
+            looked_at = done in (start + 1, self._plan.steps) or done % every == 0
+            if not optimiser.finite or (looked_at and not self.answers()):
+                raise InvalidInput(
+                    "learning_rate",
+                    self._config.optimiser.learning_rate,
+                    f"a smaller one: after {done} steps weights or outputs are no finite numbers",
+                )
+            if world.is_head:
+                if looked_at:
+                    # Up: what is shown must not be less than what was spent.
+                    stage = f"private steps (ε {rounded_up(self._plan.cost(done).epsilon)} after {done})"
+                progress(stage, done, self._plan.steps)
+                if watch and looked_at:
+                    self._tell(watch, done, optimiser)
+            if run is not None:
+                run.save(done, lambda: _state(optimiser, method, chunks), now=done == self._plan.steps)
+        return optimiser.evaluated
+
+    def _tell(self, watch: Watch, done: int, optimiser: Optimiser) -> None:
+        """Report on the weights that a model would have now; training then goes on with its own weights unchanged."""
+        own = self._flat.get()
+        self._flat.set(optimiser.evaluated)
+        try:
+            cost = self._plan.cost(done)
+            watch.tell(done, self._plan.steps, cost.epsilon, self._plan.delta, self._network)
+        finally:
+            self._flat.set(own)
+
+    @torch.no_grad()
+    def answers(self) -> bool:
+        """Whether outputs for public random inputs are numbers: finite weights may be too large to give any."""
+        x = torch.rand(4, *self._input, generator=torch.Generator().manual_seed(0)).to(self._flat.device)
+        return bool(torch.isfinite(self._network(x)).all())
+
+    def _execution(
+        self, run: TrainingRun | None, world: World, method: ExtendedMethod | None, kept: Tensor | None
+    ) -> tuple[Chunks, GradientStrategy]:
+        """Chunks and strategy: measured or fitted to free memory once a run, by one process for all."""
+        # Sums in other chunks or by another strategy differ in their last bits, and so would a resumed run's weights. A
+        # chunk size from the user overrides the run's.
+        config = self._config.execution
+
+        def strategy(named: ExecutionConfig) -> GradientStrategy:
+            shape, classes, views = self._input, self._network.classes, self._views_of_unit
+            side = method is not None
+            return choose_strategy(
+                named, self._network, self._flat, self._clipping, shape, views, classes, with_side_information=side
+            )
+
+        def choose() -> dict[str, Any]:
+            found = strategy(config)
+            return {
+                "strategy": found.name,
+                "chunk": config.chunk or fitting_chunk(found, self._input, self._views_of_unit),
+            }
+
+        chosen = _chosen(choose, run, world)
+        gradients = strategy(replace(config, strategy=check_choice("strategy", chosen.get("strategy"), STRATEGIES)))
+        if config.compile:
+            gradients.model = torch.compile(self._network)  # type: ignore[assignment]
+        size = config.chunk or int(chosen["chunk"] if kept is None else kept)
+        return Chunks(size, fixed=config.chunk is not None), gradients
+
+
+def _chosen(choose: Callable[[], dict[str, Any]], run: TrainingRun | None, world: World) -> dict[str, Any]:
+    """Return the head's choice, unless the run has chosen before; the same on every process."""
+    content = b""
+    if world.is_head:
+        content = json.dumps(choose() if run is None else run.once(choose)).encode()
+    return dict(json.loads(world.share(content)))
+
+
+def _state(optimiser: Optimiser, method: ExtendedMethod | None, chunks: Chunks | None) -> dict[str, Tensor]:
+    """All that the next step needs; the chunk, because it may have been halved since the run began."""
+    inner = {} if method is None else method.state_dict()
+    size = {} if chunks is None else {_CHUNK: torch.tensor(chunks.size)}
+    return {**optimiser.state(), **size, **{_METHOD + name: tensor for name, tensor in inner.items()}}
+
+
+def _restore(optimiser: Optimiser, method: ExtendedMethod | None, state: Mapping[str, Tensor]) -> None:
+    # The loader of a tensor moves it where it belongs: Adam, for one, counts its steps on the CPU.
+    optimiser.load({name: tensor for name, tensor in state.items() if not name.startswith(_METHOD)})
+    if method is not None:
+        method.load_state_dict({k.removeprefix(_METHOD): v for k, v in state.items() if k.startswith(_METHOD)})

@@ -32,10 +32,9 @@ from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.models.own import OwnNetwork
 from privmix.training.models.registry import build_model
 from privmix.training.plan import TrainingPlan
-from privmix.training.private_phase import PrivatePhase
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
-from privmix.training.run import TrainingRun, pack_state, unpack_state
+from privmix.training.run import PrivatePhase, TrainingRun, pack_state, unpack_state
 from privmix.training.trained import TrainedModel, load_trained, shaped, weights_digest
 from privmix.training.views.pipeline import ViewPipeline
 from privmix.training.watching import Watch

@@ -1,4 +1,4 @@
-"""The worst case of a training plan: the real steps on a linear head, canaries with own features, the best attack.
+"""Audits of a training plan on a linear head: the real steps, the worst case of their plan, and what a record moves.
 
 Each canary has a feature that no other record has, so its clipped gradient is C in a known direction of its own. An
 attacker who sees the weights after every step sees noise in that direction, plus C in the steps that drew the canary.
@@ -14,25 +14,98 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from privmix.accounting.events import Adjacency
 from privmix.audits.audit import judge
 from privmix.audits.bounds import Scores
 from privmix.audits.defaults import CONFIDENCE, RUNS
+from privmix.audits.empty_runs import GAUSSIAN, FreshStreams, PureNoise, count_noises
 from privmix.audits.looks import Stopping, audit_until
+from privmix.audits.sensitivity import QuerySensitivity, distances
 from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores, Mask
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
-from privmix.progress import Progress
-from privmix.training.linear_steps import linear_steps
+from privmix.progress import Progress, silent
+from privmix.training.batches import Batch
+from privmix.training.config import OptimiserConfig
+from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.closed_form import ClosedFormGradients
+from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.mechanisms.base import mechanism_of
+from privmix.training.models.networks import LinearHead
+from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
+from privmix.training.views.config import ViewConfig
+from privmix.training.views.pipeline import ViewPipeline
+
+_WEIGHTS: Final = 2048
+
+
+def linear_steps(
+    plan: TrainingPlan, records: TrainingRecords, learning_rate: float, streams: SecretStreams
+) -> Iterator[Tensor]:
+    """How far each step moves the weights of the features, (2, d) float64, along the noisy mean gradient."""
+    # Two classes; with persons as units, each record is a person's, repeated as often as a step draws records of one.
+    model = LinearHead(dim=records.dim, classes=2)
+    flat = FlatParameters(model)
+    trainer = DpSgd(
+        plan=plan,
+        records=_as_persons(plan, records),
+        views=ViewPipeline(ViewConfig.plain(), classes=2),
+        gradients=ClosedFormGradients(model, flat, Clipping(plan.clip_norm)),
+        optimiser=Optimiser(flat, OptimiserConfig(learning_rate=learning_rate), plan.steps),
+        streams=streams,
+    )
+    for step in range(plan.steps):
+        before = flat.get().double()
+        trainer.step(step)
+        yield flat.unflatten(before - flat.get().double())["head.weight"]
+
+
+def _as_persons(plan: TrainingPlan, records: TrainingRecords) -> TrainingRecords:
+    if plan.per_person is None or records.units is not None:
+        return records
+    whose = np.repeat(np.arange(len(records)), plan.per_person)
+    return TrainingRecords.of(records.x[whose], records.labels[whose], classes=records.classes, persons=whose)
+
+
+def training_noises(
+    plan: TrainingPlan, samples: int, seed: int | None = None, tell: Progress | None = None
+) -> Iterator[PureNoise]:
+    """Every noise of a training, one after the other: that of a private count, where there is one, and the steps'."""
+    if plan.records_noise_multiplier is not None:
+        yield from count_noises(plan, samples, FreshStreams(seed, tell or silent))
+    yield training_noise(plan, samples, seed, tell)
+
+
+def training_noise(
+    plan: TrainingPlan, samples: int, seed: int | None = None, tell: Progress | None = None
+) -> PureNoise:
+    """Draws of the real trainer's noise on a sum of gradients, read from the weights that its steps move."""
+    # The one record has features of zero, so its gradient for the weights of a linear head is exactly zero.
+    steps = max(2, -(-samples // (2 * _WEIGHTS)))
+    run = replace(plan, steps=steps, records_declared=True)
+    records = TrainingRecords.of(np.zeros((1, _WEIGHTS), np.float32), np.zeros(1, np.int64), classes=2)
+    keys = FreshStreams(seed, tell or silent)
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        return np.stack([moved.numpy().ravel() * run.units for moved in linear_steps(run, records, 1.0, streams)])
+
+    (drawn,) = keys.run("gradients", 1, one)
+    drawn = mechanism_of(plan).whitened(plan, drawn)
+    noise = PureNoise("gradients", GAUSSIAN, plan.noise_std, noise_scale(plan), 0.0, drawn)
+    return noise.stated("plan.noise_multiplier", plan.noise_multiplier)
+
 
 DIRECTIONS: Final = 400
 """Canaries and empty directions in one run."""
@@ -129,3 +202,70 @@ def audit_training(
 
     said = {"claimed_epsilon": claimed_epsilon, "delta": plan.delta, "confidence": confidence}
     return audit_until(attacked, judged, stopping or Stopping(), runs=runs, progress=progress, **said)
+
+
+def training_sensitivity(
+    make: Callable[[TrainingRecords, SecretStreams, Sequence[StepObserver]], DpSgd],
+    records: TrainingRecords,
+    position: int,
+    *,
+    replacement: tuple[NDArray[Any], int] | None = None,
+    seed: int = 0,
+) -> QuerySensitivity:
+    """Do a step with a record and without it (or another in its place) under one key, and compare the weights."""
+    # The step is the first one, or where records have turns (:mod:`privmix.training.mechanisms`) the first of the
+    # record's. The difference is in the unit of the sum of gradients; the others' batch, views and microbatches are
+    # replayed. make: a trainer on records, streams and observers, each time with the same initial weights, plain SGD of
+    # learning rate 1 and a method that keeps the mean. Its plan must allow for one record less (``records_declared``).
+    count = check_integer("records", len(records), low=2)
+    check_integer("position", position, low=0, high=count - 1)
+    replay = _Replay(position, replaced=replacement is not None)
+    first = make(records, SecretStreams.from_seed(seed), [replay])
+    plan = first.plan
+    if (replacement is not None) != (plan.adjacency is Adjacency.REPLACE_ONE):
+        raise InvalidInput("replacement", replacement is not None, "one exactly where the plan is for replaced records")
+    own = records.of_unit(position)
+    if replacement is None:
+        others = records.kept(np.setdiff1d(np.arange(len(records.x)), own))
+    else:
+        x, labels = records.x.copy(), records.labels.copy()
+        x[own[0]], labels[own[0]] = replacement
+        # One record of a person takes the place of all.
+        others = replace(records, x=x, labels=labels).kept(np.setdiff1d(np.arange(len(x)), own[1:]))
+    second = make(others, SecretStreams.from_seed(seed), [replay])
+    step, weights = _turn(first, position), []
+    for trainer in (first, second):
+        trainer.step(step)
+        weights.append(trainer.gradients.flat.get().double().cpu().numpy()[None])
+    length, rounding = distances(weights[0], weights[1], plan.units, "l2")
+    # Means and weights are float32, the one before the other.
+    room = noise_scale(plan) / plan.noise_std
+    declared = plan.sensitivity * room * (1.0 if replacement is None else 2.0)
+    return QuerySensitivity("gradients", declared, float(length[0]), 4 * float(rounding[0]))
+
+
+def _turn(trainer: DpSgd, position: int) -> int:
+    turns = range(min(mechanism_of(trainer.plan).period(trainer.plan), trainer.plan.steps))
+    return next((step for step in turns if position in trainer.batches.draw(step).indices), 0)
+
+
+@dataclass
+class _Replay(StepObserver):
+    """Keeps the batch of the first run, and gives the second the same one, without the record unless it is replaced."""
+
+    position: int
+    replaced: bool
+    _batch: Batch | None = None
+
+    def drawn(self, batch: Batch, step: int) -> Batch:
+        if self._batch is None:
+            self._batch = batch
+            return batch
+        return self._batch if self.replaced else _batch_without(self._batch, self.position)
+
+
+def _batch_without(batch: Batch, position: int) -> Batch:
+    kept = batch.indices != position
+    indices = batch.indices[kept]
+    groups = None if batch.groups is None else batch.groups[kept]
+    return Batch(indices - (indices > position), batch.seeds[kept], groups)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
-from privmix.training import private_phase
+from privmix.training import run
 from privmix.training.gradients import execution
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.config import ExecutionConfig
@@ -230,7 +230,7 @@ def test_a_fitting_chunk_is_at_least_one(free: float, kind: Any, monkeypatch: py
 
 def measured(monkeypatch: pytest.MonkeyPatch, strategy: str, chunk: int) -> None:
     times(monkeypatch, **{strategy: 1.0})
-    monkeypatch.setattr(private_phase, "fitting_chunk", lambda *args: chunk)
+    monkeypatch.setattr(run, "fitting_chunk", lambda *args: chunk)
 
 
 def test_a_resumed_run_keeps_the_strategy_and_chunk_that_it_began_with(

@@ -13,10 +13,8 @@ from torch.nn import functional
 from privmix.errors import InvalidInput
 from privmix.training.gradients import ghost_norms
 from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import SideInformation
-from privmix.training.models.small import LinearHead, ResNet9, TanhCNN
-from privmix.training.models.wide_resnet import StandardisedConv2d, WideResNet
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.models.networks import LinearHead, ResNet9, StandardisedConv2d, TanhCNN, WideResNet
 from tests.refusals import refuses
 from tests.training.naive import naive_gradient
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients, fits_closed_form
 from privmix.training.gradients.config import AUTOMATIC, FLAT
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.gradients.strategies import (
     GhostGradients,
     GradientStrategy,
@@ -21,8 +20,7 @@ from privmix.training.gradients.strategies import (
     VmapGradients,
 )
 from privmix.training.models.hf import PretrainedClassifier
-from privmix.training.models.small import LinearHead, ReluCNN, ResNet9, TanhCNN
-from privmix.training.models.wide_resnet import WideResNet
+from privmix.training.models.networks import LinearHead, ReluCNN, ResNet9, TanhCNN, WideResNet
 from tests.refusals import refuses
 from tests.training.naive import naive_clipped, naive_gradient, naive_sum
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.public.gradients import PublicGradients
+from privmix.training.public.base import PublicGradients
 
 CLASSES = 3
 

@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.public.base import ExtendedMethod
 from privmix.training.public.config import ExtendedConfig
 from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent, WeightMultiplicity
-from privmix.training.public.registry import build_method
+from privmix.training.public_phase import build_method
 from tests.refusals import refuses
 from tests.training.public.helpers import Snapshot, mlp, naive_gradient, public_data, source
 

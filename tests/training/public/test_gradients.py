@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.public.gradients import adaptive_ascent, ascent, public_gradient
+from privmix.training.public.base import adaptive_ascent, ascent, public_gradient
 from tests.training.public.helpers import CLASSES, Snapshot, mlp, naive_gradient, public_data, source
 
 

@@ -9,7 +9,7 @@ import torch
 
 from privmix.training.public.base import method_names, parse_method, settings_of
 from privmix.training.public.config import ExtendedConfig
-from privmix.training.public.registry import Combined, build_method
+from privmix.training.public_phase import Combined, build_method
 from tests.refusals import refuses
 from tests.training.public.helpers import mlp, source
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.training.public.scenario import plan_public_use
+from privmix.training.public_phase import plan_public_use
 from tests.training.public.helpers import public_data
 
 REAL, MADE = public_data(3), public_data(5, seed=1)

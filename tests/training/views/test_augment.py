@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import ndimage, stats
 from torch import Tensor
 
-from privmix.training.views import transforms
 from privmix.training.views.augment import (
     SELF_AUGMENTATIONS,
     Affine,
@@ -26,7 +25,18 @@ from privmix.training.views.augment import (
     Sobel,
     parse_augmentations,
 )
-from privmix.training.views.augmentation import Augmentation, augment
+from privmix.training.views.augmentation import (
+    Augmentation,
+    augment,
+    blur,
+    brightness,
+    contrast,
+    crop_padded,
+    hue,
+    rotate_and_shift,
+    saturation,
+    sobel,
+)
 from privmix.training.views.record_random import RecordRandom
 from tests.refusals import refuses
 
@@ -116,7 +126,7 @@ def test_flip_mirrors_half_of_the_views() -> None:
 def test_crop_is_a_window_of_the_padded_image(mode: str, padding_mode: str) -> None:
     images = some_images(1, 81, 3, 7, 6).flatten(end_dim=1)
     places = torch.cartesian_prod(torch.arange(9), torch.arange(9))
-    result = transforms.crop_padded(images, places[:, 0], places[:, 1], 4, reflect=mode == "reflect").numpy()
+    result = crop_padded(images, places[:, 0], places[:, 1], 4, reflect=mode == "reflect").numpy()
     for image, (top, left), found in zip(images.numpy(), places.tolist(), result, strict=True):
         padded = np.pad(image, ((0, 0), (4, 4), (4, 4)), mode=padding_mode)  # type: ignore[call-overload]
         assert (found == padded[:, top : top + 7, left : left + 6]).all()
@@ -161,7 +171,7 @@ def test_affine_against_loops() -> None:
     degrees = torch.tensor([0.0, 90.0, 30.0, -45.0, 10.0, 180.0])
     down = torch.tensor([0.0, 0.0, 1.5, -2.0, 0.25, 0.0])
     right = torch.tensor([0.0, 0.0, -0.5, 1.0, 2.0, 3.0])
-    result = transforms.rotate_and_shift(images, degrees, down, right).numpy()
+    result = rotate_and_shift(images, degrees, down, right).numpy()
     for image, *parameters, found in zip(images.numpy(), degrees, down, right, result, strict=True):
         expected = naive_affine(image, *(float(number) for number in parameters))
         np.testing.assert_allclose(found, expected, atol=2e-6)
@@ -169,7 +179,7 @@ def test_affine_against_loops() -> None:
 
 def test_affine_turns_counter_clockwise() -> None:
     image = some_images(1, 1, 1, 5, 5)[0]
-    turned = transforms.rotate_and_shift(image, torch.tensor([90.0]), torch.zeros(1), torch.zeros(1))
+    turned = rotate_and_shift(image, torch.tensor([90.0]), torch.zeros(1), torch.zeros(1))
     np.testing.assert_allclose(turned[0, 0].numpy(), np.rot90(image[0, 0].numpy()), atol=1e-6)
 
 
@@ -200,7 +210,7 @@ def test_noise_is_gaussian() -> None:
 def test_blur_against_scipy(radius: int) -> None:
     images = some_images(1, 4, 2, 7, 5).flatten(end_dim=1)
     sigma = torch.tensor([0.1, 0.7, 1.3, 2.0])
-    result = transforms.blur(images, sigma, radius).numpy()
+    result = blur(images, sigma, radius).numpy()
     for image, spread, found in zip(images.numpy(), sigma.tolist(), result, strict=True):
         # SciPy calls "mirror" what others call "reflect": the edge pixel is not repeated.
         expected = ndimage.gaussian_filter(image.astype(np.float64), spread, axes=(1, 2), radius=radius, mode="mirror")
@@ -224,7 +234,7 @@ def test_sobel_against_scipy() -> None:
             for image in plane
         ]
     )
-    np.testing.assert_allclose(transforms.sobel(images).numpy(), np.minimum(expected / 4, 1), atol=1e-6)
+    np.testing.assert_allclose(sobel(images).numpy(), np.minimum(expected / 4, 1), atol=1e-6)
 
 
 def test_hue_against_colorsys() -> None:
@@ -232,7 +242,7 @@ def test_hue_against_colorsys() -> None:
     images[0, :, 0, 0] = 0.3  # grey has no hue
     images[0, :, 0, 1] = torch.tensor([0.0, 1.0, 1.0])
     turns = torch.tensor([0.0, 0.1, -0.3, 0.5, 0.05])
-    result = transforms.hue(images, turns).numpy()
+    result = hue(images, turns).numpy()
     for image, turn, found in zip(images.numpy(), turns.tolist(), result, strict=True):
         for row, column in np.ndindex(4, 4):
             h, s, v = colorsys.rgb_to_hsv(*image[:, row, column].tolist())
@@ -243,8 +253,8 @@ def test_hue_against_colorsys() -> None:
 def test_brightness_contrast_saturation_against_loops() -> None:
     images = some_images(1, 3, 3).flatten(end_dim=1)
     factors = torch.tensor([0.0, 0.6, 1.4])
-    results = [change(images, factors).numpy() for change in (transforms.brightness, transforms.contrast)]
-    saturated = transforms.saturation(images, factors).numpy()
+    results = [change(images, factors).numpy() for change in (brightness, contrast)]
+    saturated = saturation(images, factors).numpy()
     for number, (image, factor) in enumerate(zip(images.double().numpy(), factors.tolist(), strict=True)):
         luminance = 0.299 * image[0] + 0.587 * image[1] + 0.114 * image[2]
         np.testing.assert_allclose(results[0][number], np.clip(image * factor, 0, 1), atol=1e-6)

@@ -15,8 +15,7 @@ from privmix.training.examples import PublicData
 from privmix.training.facts import ImageLayout
 from privmix.training.views.augment import Flip, Noise, parse_augmentations
 from privmix.training.views.config import ViewConfig
-from privmix.training.views.mixup import Mixing
-from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
+from privmix.training.views.pipeline import MicrobatchMixer, Mixing, ViewPipeline
 from privmix.training.views.record_random import RecordRandom
 from tests.refusals import refuses
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from privmix.errors import check_integer, check_number
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.public.gradients import own_randomness, public_loss
+from privmix.training.public.base import own_randomness, public_loss
 
 _ROUNDING = 1e-5
 

@@ -20,10 +20,9 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput
 from privmix.full_precision import full_precision
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.gradients.strategies import CANCELLING, STRATEGIES, GradientStrategy, shares
-from privmix.training.models.small import LinearHead
+from privmix.training.models.networks import LinearHead
 
 # Numbers that the gradients of one slice of records may take where they are formed.
 _SLICE: Final = 2**24

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.config import AUTO, ExecutionConfig
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
 from privmix.training.models.base import is_out_of_memory
-from privmix.training.summation import MOST_AT_ONCE
+from privmix.training.noise import MOST_AT_ONCE
 
 # Share of free memory that one chunk may take.
 _SHARE: Final = 0.25

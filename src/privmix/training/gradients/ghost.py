@@ -27,8 +27,16 @@ from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.full_precision import full_precision
-from privmix.training.gradients.ghost_expanded import EXPANSIONS, expanded, put, shares, take_back
-from privmix.training.gradients.ghost_norms import RULES, rule_of, terms_bound
+from privmix.training.gradients.ghost_norms import (
+    EXPANSIONS,
+    RULES,
+    expanded,
+    put,
+    rule_of,
+    shares,
+    take_back,
+    terms_bound,
+)
 from privmix.training.gradients.parameters import FlatParameters, title_of
 from privmix.training.models.layers_check import check_model
 from privmix.training.models.own import OwnNetwork

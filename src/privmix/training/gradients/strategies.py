@@ -26,8 +26,7 @@ from privmix.errors import InvalidInput
 from privmix.full_precision import full_precision
 from privmix.training.gradients.clipping import Clipping, lengths
 from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
-from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.gradients.side_information import SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 
 # Sums of views' clipped shares, in clipping bounds, up to which rounding is below the clipping's margin.
 CANCELLING: Final = 16.0

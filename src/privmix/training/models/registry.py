@@ -8,8 +8,7 @@ from typing import Any
 
 from privmix.errors import InvalidInput
 from privmix.training.config import OWN
-from privmix.training.models.base import MODELS, Classifier, Wanted, seeded
-from privmix.training.models.budget import check_described
+from privmix.training.models.base import MODELS, Classifier, Wanted, check_described, seeded
 
 
 def build_model(

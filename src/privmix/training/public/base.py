@@ -1,18 +1,121 @@
-"""Base of all methods on public data: their source of public gradients, and state that a checkpoint must hold."""
+"""Base of all methods on public data: gradients of the public loss, and state that a checkpoint keeps."""
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from privmix._registry import Registry
-from privmix.errors import InvalidInput, check_choice
-from privmix.training.gradients.side_information import PublicMethod, SideInformation
-from privmix.training.public.gradients import PublicGradients
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.training.examples import Augment, PublicData, public_generator
+from privmix.training.gradients.parameters import FlatParameters, PublicMethod, SideInformation
+
+
+def public_gradient(model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, *, seed: int = 0) -> Tensor:
+    """Return the gradient (P,) of the mean soft-target cross entropy over a public batch, detached.
+
+    Formal guarantees:
+        * Without a trace: weights, buffers, ``grad`` fields and torch's global generators are as before.
+        * Repeatable: equal weights, batch and seed give equal gradients on one machine.
+    """
+    return public_loss_and_gradient(model, flat, x, targets, seed=seed)[1]
+
+
+def public_loss_and_gradient(
+    model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, *, seed: int = 0
+) -> tuple[float, Tensor]:
+    """Return the mean public loss and :func:`public_gradient`."""
+    with torch.enable_grad(), own_randomness(flat.device, seed):
+        loss, leaves = public_loss(model, flat, x, targets)
+        parts = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+    return float(loss.detach()), flat.flatten(dict(zip(flat.names, parts, strict=True))).detach()
+
+
+def public_loss(model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Return the mean public loss as a function of fresh leaves that share the weights' values, and these leaves."""
+    named = dict(model.named_parameters())
+    leaves = {name: named[name].detach().requires_grad_() for name in flat.names}
+    # Copies, so that a layer that counts or averages does not do so here.
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    logits = functional_call(model, {**leaves, **buffers}, (x.to(flat.device),))
+    return nn.functional.cross_entropy(logits, targets.to(flat.device)), list(leaves.values())
+
+
+@contextmanager
+def own_randomness(device: torch.device, seed: int) -> Iterator[None]:
+    """Let what runs inside draw from ``seed``, and put torch's global generators back afterwards."""
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)
+        if on_gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
+
+
+def ascent(gradient: Tensor, rho: float) -> Tensor:
+    """Return the step of length ``rho`` along ``gradient`` (P,), or zero (Park et al., equations 4 and 6)."""
+    return _with_length(gradient.double(), rho, _norm(gradient)).to(gradient.dtype)
+
+
+def adaptive_ascent(gradient: Tensor, weights: Tensor, rho: float, eta: float) -> Tensor:
+    """Return the adaptive step rho T² g / ||T g|| with T = |w| + eta, elementwise (ASAM, Kwon et al. 2021)."""
+    # Unlike `ascent` it follows the scale of each weight (P,), so its natural radius is larger.
+    scale = weights.double().abs() + eta
+    scaled = scale * gradient
+    return _with_length(scale * scaled, rho, _norm(scaled)).to(gradient.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class PublicGradients:
+    """Public gradients by step, for extended methods; longer ones are cut to ``max_norm``."""
+
+    # A gradient that is not finite counts as zero, with a warning: as a centre it would turn every private gradient
+    # into NaN. Large ones are cut since DOPE-SGD may diverge (Park et al. 2024, section 5.1 and D.3).
+
+    model: nn.Module
+    flat: FlatParameters
+    data: PublicData
+    batch_size: int
+    seed: int
+    augment: Augment | None = None
+    max_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("public_method batch_size", self.batch_size, low=1, high=self.data.size)
+        check_integer("public seed", self.seed, low=0)
+        if self.max_norm is not None:
+            check_number("largest public gradient norm", self.max_norm, low=0, low_open=True)
+
+    def at(self, step: int, part: int = 0) -> Tensor:
+        """Gradient (P,) of public batch ``part`` of ``step`` at the current weights."""
+        x, targets = self.data.batch(step, self.batch_size, self.seed, part, self.augment)
+        own = int(public_generator("model", self.seed, step, part).integers(2**31))
+        gradient = public_gradient(self.model, self.flat, x, targets, seed=own)
+        if not bool(torch.isfinite(gradient).all()):
+            warnings.warn(f"step {step}: the public gradient is not finite and counts as zero", stacklevel=2)
+            return torch.zeros_like(gradient)
+        if self.max_norm is not None and (norm := _norm(gradient)) > self.max_norm:
+            gradient = gradient * (self.max_norm / norm)
+        return gradient
+
+
+def _with_length(vector: Tensor, length: float, norm: float) -> Tensor:
+    # In float64: near a minimum gradients get so small that in float32 length / norm overflows.
+    return vector * (length / norm) if norm > 0 else torch.zeros_like(vector)
+
+
+def _norm(vector: Tensor) -> float:
+    # In float64: the squares of large float32 entries overflow.
+    return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
 
 
 class ExtendedMethod(PublicMethod):

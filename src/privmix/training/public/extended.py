@@ -10,9 +10,16 @@ import torch
 from torch import Tensor
 
 from privmix.errors import check_integer, check_number
-from privmix.training.gradients.side_information import SideInformation
-from privmix.training.public.base import METHODS, ExtendedMethod, WithGradients, scaled_to_keep_norm
-from privmix.training.public.gradients import PublicGradients, adaptive_ascent, ascent
+from privmix.training.gradients.parameters import SideInformation
+from privmix.training.public.base import (
+    METHODS,
+    ExtendedMethod,
+    PublicGradients,
+    WithGradients,
+    adaptive_ascent,
+    ascent,
+    scaled_to_keep_norm,
+)
 
 
 @METHODS.register

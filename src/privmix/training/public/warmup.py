@@ -13,8 +13,7 @@ from privmix.optimisers import Sgd
 from privmix.progress import Progress
 from privmix.training.examples import Augment, PublicData, public_generator
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.public.config import ADVERSARY_STEPS, WarmUpConfig
-from privmix.training.public.gradients import (
+from privmix.training.public.base import (
     adaptive_ascent,
     ascent,
     own_randomness,
@@ -22,6 +21,7 @@ from privmix.training.public.gradients import (
     public_loss,
     public_loss_and_gradient,
 )
+from privmix.training.public.config import ADVERSARY_STEPS, WarmUpConfig
 
 # A step's share of the radius: 2/255 at 8/255, as on CIFAR-10 (Madry et al. 2018).
 STEP_SHARE: Final = 0.25

@@ -11,8 +11,19 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.training.views import transforms
-from privmix.training.views.augmentation import Augmentation, check_augmentations
+from privmix.training.views.augmentation import (
+    Augmentation,
+    blur,
+    box_mask,
+    brightness,
+    check_augmentations,
+    contrast,
+    crop_padded,
+    hue,
+    rotate_and_shift,
+    saturation,
+    sobel,
+)
 from privmix.training.views.autoaugment import AutoAugment
 from privmix.training.views.record_random import RecordRandom
 
@@ -43,7 +54,7 @@ class Crop(Augmentation):
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
         top, left = random.integers("place", 2 * self.padding + 1, 2).unbind(dim=1)
-        return transforms.crop_padded(images, top, left, self.padding, reflect=self.mode == "reflect")
+        return crop_padded(images, top, left, self.padding, reflect=self.mode == "reflect")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +80,15 @@ class Jitter(Augmentation):
         """Channels are taken for red, green and blue where there are three."""
         colour = images.shape[1] == 3
         for name, change, everywhere in (
-            ("brightness", transforms.brightness, True),
-            ("contrast", transforms.contrast, True),
-            ("saturation", transforms.saturation, False),
+            ("brightness", brightness, True),
+            ("contrast", contrast, True),
+            ("saturation", saturation, False),
         ):
             strength = getattr(self, name)
             if strength > 0 and (everywhere or colour):
                 images = change(images, _between(random.uniform(name), max(0.0, 1.0 - strength), 1.0 + strength))
         if self.hue > 0 and colour:
-            images = transforms.hue(images, _between(random.uniform("hue"), -self.hue, self.hue))
+            images = hue(images, _between(random.uniform("hue"), -self.hue, self.hue))
         return images
 
 
@@ -99,7 +110,7 @@ class Affine(Augmentation):
         degrees = _between(random.uniform("degrees"), -self.degrees, self.degrees)
         down = _between(random.uniform("down"), -self.translation, self.translation) * images.shape[-2]
         right = _between(random.uniform("right"), -self.translation, self.translation) * images.shape[-1]
-        return transforms.rotate_and_shift(images, degrees, down, right).clamp_(0.0, 1.0)
+        return rotate_and_shift(images, degrees, down, right).clamp_(0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +131,7 @@ class Cutout(Augmentation):
         height, width = images.shape[-2:]
         row, column = random.integers("row", height), random.integers("column", width)
         side = torch.full_like(row, max(1, round(self.size * min(height, width))))
-        mask = transforms.box_mask((height, width), row, column, side, side)
+        mask = box_mask((height, width), row, column, side, side)
         return images.masked_fill(mask[:, None], self.fill)
 
 
@@ -161,7 +172,7 @@ class Blur(Augmentation):
         """Blur images; the default radius leaves an image one pixel high or wide unchanged."""
         side = min(images.shape[-2:])
         radius = min(max(1, side // 20), side - 1) if self.radius is None else self.radius
-        return transforms.blur(images, _between(random.uniform("sigma"), self.low, self.high), radius)
+        return blur(images, _between(random.uniform("sigma"), self.low, self.high), radius)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +183,7 @@ class Sobel(Augmentation):
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
         """Filter images, with edge pixels repeated outwards."""
-        return transforms.sobel(images)
+        return sobel(images)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,16 @@
-"""Augmentations: random changes of one image that keep its label, alone or several in turn."""
+"""Augmentations: random changes of one image that keep its label, and the image operations that they take."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from privmix.errors import InvalidInput, check_number
 from privmix.training.views.record_random import RecordRandom
@@ -81,3 +83,177 @@ def check_augmentations(augmentations: Sequence[Augmentation]) -> None:
     names = [augmentation.name for augmentation in augmentations]
     if len(set(names)) != len(names):
         raise InvalidInput("augmentations", ",".join(names), "each name at most once")
+
+
+# Image i of a result depends on image i and its parameters alone, to the last bit. All is element by element, or a sum
+# that is exact in any order. The rounding of a convolution or a mean may vary with n.
+
+
+# ITU-R BT.601, the weights of PIL's and torchvision's grey.
+_GREY: Final = (0.299, 0.587, 0.114)
+_SUM_BITS: Final = 20
+
+
+def crop_padded(images: Tensor, top: Tensor, left: Tensor, padding: int, *, reflect: bool) -> Tensor:
+    """Return the H x W window at ``top``, ``left`` (n,) of images padded by mirroring (edge not repeated) or zeros."""
+    if reflect:
+        _check_reflection("crop padding", padding, (images.shape[-2], images.shape[-1]))
+    rows = _window(top, images.shape[-2], padding)
+    columns = _window(left, images.shape[-1], padding)
+    if reflect:
+        return _take(images, _reflect(rows, images.shape[-2]), _reflect(columns, images.shape[-1]))
+    height, width = images.shape[-2:]
+    inside = _between(rows, height)[:, None, :, None] & _between(columns, width)[:, None, None, :]
+    return _take(images, rows.clamp(0, height - 1), columns.clamp(0, width - 1)) * inside
+
+
+def rotate_and_shift(images: Tensor, degrees: Tensor, down: Tensor, right: Tensor) -> Tensor:
+    """Rotate counter-clockwise about the centre, then shift by pixels (n,); bilinear, zeros from outside."""
+    height, width = images.shape[-2:]
+    angle = degrees.to(torch.float64) * (math.pi / 180.0)
+    # Rounded from float64, so that a cosine's last bit is the same on every device.
+    cosine, sine = (f(angle).to(images.dtype)[:, None, None] for f in (torch.cos, torch.sin))
+    y = torch.arange(height, device=images.device, dtype=images.dtype)[None, :, None] - (height - 1) / 2
+    x = torch.arange(width, device=images.device, dtype=images.dtype)[None, None, :] - (width - 1) / 2
+    y, x = y - down[:, None, None], x - right[:, None, None]
+    # Each target pixel looks back to its source; rows count downwards, hence the signs.
+    source_x = cosine * x - sine * y
+    source_y = sine * x + cosine * y
+    grid = torch.stack([source_x * (2.0 / width), source_y * (2.0 / height)], dim=-1)
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+
+
+def box_mask(shape: tuple[int, int], row: Tensor, column: Tensor, height: Tensor, width: Tensor) -> Tensor:
+    """(..., H, W) bool: the box of ``height`` x ``width`` centred on ``row``, ``column``, cut at the edge."""
+    # Boxes with even sides reach one pixel further up and left than down and right.
+    first_row, first_column = row - height // 2, column - width // 2
+    y = torch.arange(shape[0], device=row.device)
+    x = torch.arange(shape[1], device=row.device)
+    down = (y >= first_row[..., None]) & (y < (first_row + height)[..., None])
+    right = (x >= first_column[..., None]) & (x < (first_column + width)[..., None])
+    return down[..., :, None] & right[..., None, :]
+
+
+def grey(images: Tensor) -> Tensor:
+    """(n, 1, H, W) luminance of RGB images; the mean of the channels where there are not three."""
+    channels = images.unbind(dim=1)
+    weights = _GREY if len(channels) == 3 else (1.0 / len(channels),) * len(channels)
+    total = channels[0] * weights[0]
+    for channel, weight in zip(channels[1:], weights[1:], strict=True):
+        total = total + channel * weight
+    return total[:, None]
+
+
+def brightness(images: Tensor, factor: Tensor) -> Tensor:
+    """Multiply by ``factor`` (n,); 0 gives black."""
+    return (images * _per_image(factor)).clamp_(0.0, 1.0)
+
+
+def contrast(images: Tensor, factor: Tensor) -> Tensor:
+    """Spread values about the image's mean grey by ``factor`` (n,); 0 gives that grey."""
+    # A sum of integers is exact, so the mean does not depend on how a device orders it.
+    units = (grey(images) * 2.0**_SUM_BITS).round().to(torch.int64).sum(dim=(1, 2, 3))
+    pixels = images.shape[-1] * images.shape[-2]
+    centre = (units.to(torch.float64) / (pixels * 2.0**_SUM_BITS)).to(images.dtype)
+    return _blend(images, _per_image(centre), factor)
+
+
+def saturation(images: Tensor, factor: Tensor) -> Tensor:
+    """Spread RGB values about the pixel's grey by ``factor`` (n,); 0 gives a grey image."""
+    return _blend(images, grey(images), factor)
+
+
+def hue(images: Tensor, turn: Tensor) -> Tensor:
+    """Turn the hue of RGB images by ``turn`` (n,) of a full circle, in HSV."""
+    red, green, blue = images.unbind(dim=1)
+    value = torch.maximum(torch.maximum(red, green), blue)
+    spread = value - torch.minimum(torch.minimum(red, green), blue)
+    safe = torch.where(spread > 0, spread, 1.0)
+    sixth = torch.where(
+        value == red,
+        (green - blue) / safe,
+        torch.where(value == green, (blue - red) / safe + 2.0, (red - green) / safe + 4.0),
+    )
+    sixth = sixth + 6.0 * turn[:, None, None]
+    # Each channel is a trapezium of the hue, the same for all but its place on the circle.
+    parts = []
+    for place in (5.0, 3.0, 1.0):
+        where = torch.remainder(sixth + place, 6.0)
+        parts.append(value - spread * torch.minimum(where, 4.0 - where).clamp(0.0, 1.0))
+    return torch.stack(parts, dim=1).clamp_(0.0, 1.0)
+
+
+def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
+    """Gaussian blur of deviation ``sigma`` (n,) pixels > 0, cut off at ``radius``, reflected at the edge."""
+    _check_reflection("blur radius", radius, (images.shape[-2], images.shape[-1]))
+    offsets = torch.arange(-radius, radius + 1, device=images.device, dtype=torch.float64)
+    weights = torch.exp(-0.5 * (offsets / sigma.to(torch.float64)[:, None]) ** 2)
+    total = torch.zeros_like(weights[:, 0])
+    for part in weights.unbind(dim=1):
+        total = total + part
+    weights = (weights / total[:, None]).to(images.dtype)
+    return _smooth(_smooth(images, weights, dim=-1), weights, dim=-2).clamp_(0.0, 1.0)
+
+
+def sobel(images: Tensor) -> Tensor:
+    """Length of the Sobel gradient of each channel, a quarter of it (a full edge gives 1) and at most 1."""
+    rows, columns = _shifts(images, -2), _shifts(images, -1)
+    down = rows[2] - rows[0]
+    right = columns[2] - columns[0]
+    before, here, after = _shifts(down, -1)
+    vertical = before + 2.0 * here + after
+    before, here, after = _shifts(right, -2)
+    horizontal = before + 2.0 * here + after
+    return (torch.sqrt(horizontal * horizontal + vertical * vertical) / 4.0).clamp_(0.0, 1.0)
+
+
+def _shifts(images: Tensor, dim: int) -> list[Tensor]:
+    """Neighbours before, here and after along an axis; the edge repeats itself."""
+    size = images.shape[dim]
+    places = torch.arange(size, device=images.device)
+    return [images.index_select(dim, (places + step).clamp(0, size - 1)) for step in (-1, 0, 1)]
+
+
+def _smooth(images: Tensor, weights: Tensor, dim: int) -> Tensor:
+    size, radius = images.shape[dim], weights.shape[1] // 2
+    places = torch.arange(size, device=images.device)
+    total = torch.zeros_like(images)
+    for column in range(weights.shape[1]):
+        shifted = images.index_select(dim, _reflect(places + column - radius, size))
+        total += shifted * _per_image(weights[:, column])
+    return total
+
+
+def _blend(images: Tensor, towards: Tensor, factor: Tensor) -> Tensor:
+    weight = _per_image(factor)
+    return (images * weight + towards * (1.0 - weight)).clamp_(0.0, 1.0)
+
+
+def _per_image(numbers: Tensor) -> Tensor:
+    return numbers[:, None, None, None]
+
+
+def _window(start: Tensor, size: int, padding: int) -> Tensor:
+    return start[:, None] + torch.arange(-padding, size - padding, device=start.device)
+
+
+def _between(places: Tensor, size: int) -> Tensor:
+    return (places >= 0) & (places < size)
+
+
+def _reflect(places: Tensor, size: int) -> Tensor:
+    """Places beyond an edge, mirrored back into 0 to ``size - 1``."""
+    return (size - 1) - ((size - 1) - places.abs()).abs()
+
+
+def _take(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """images[i, :, rows[i], columns[i]] for (n, H') rows and (n, W') columns."""
+    count, channels, _, width = images.shape
+    picked = images.gather(2, rows[:, None, :, None].expand(count, channels, rows.shape[1], width))
+    return picked.gather(3, columns[:, None, None, :].expand(count, channels, rows.shape[1], columns.shape[1]))
+
+
+def _check_reflection(field: str, reach: int, shape: tuple[int, int]) -> None:
+    """Raise unless images of ``shape`` (H, W) can be reflected ``reach`` pixels far."""
+    if reach >= min(shape):
+        raise InvalidInput(field, reach, f"less than the images' shorter side, {min(shape)}, which is reflected")

@@ -145,3 +145,37 @@ class Preset(ABC):
 
 
 PRESETS: Final[Registry[type[Preset]]] = Registry("views", "privmix.training.views", "privmix.views")
+
+
+@PRESETS.register
+class Plain(Preset):
+    name: ClassVar[str] = "plain"
+    views = ViewConfig.plain
+
+
+@PRESETS.register
+class SelfAug(Preset):
+    name: ClassVar[str] = "self-aug"
+    words: ClassVar[str] = "De et al."
+    views = ViewConfig.self_aug
+
+
+@PRESETS.register
+class DpMixSelf(Preset):
+    name: ClassVar[str] = "dp-mix-self"
+    words: ClassVar[str] = "DP-Mix"
+    views = ViewConfig.dp_mix_self
+
+
+@PRESETS.register
+class DpMixDiff(Preset):
+    name: ClassVar[str] = "dp-mix-diff"
+    words: ClassVar[str] = "DP-Mix, with `pool`"
+    views = ViewConfig.dp_mix_diff
+
+
+@PRESETS.register
+class PureDiff(Preset):
+    name: ClassVar[str] = "pure-diff"
+    words: ClassVar[str] = "with `pool`"
+    views = ViewConfig.pure_diff

@@ -1,20 +1,129 @@
-"""From one record to its K views: self-augmentation, public examples and mixes of these (DP-Mix, Algorithm 1)."""
+"""From one record to its K views: self-augmentation and mixes (DP-Mix, Bao et al. 2023), or a bank of views."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from privmix.data.dataset import Source
 from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.features.base import Extractor
+from privmix.features.identity import unit_range
+from privmix.features.projected import Continued
+from privmix.fields import Positive, check_fields
+from privmix.mechanisms.membership import RECORD_TILE
+from privmix.mechanisms.streams import SecretStreams
 from privmix.training.examples import PublicData
 from privmix.training.facts import ImageLayout
-from privmix.training.views.augmentation import augment, check_channels
-from privmix.training.views.config import ViewConfig
-from privmix.training.views.mixup import MicrobatchMixer, Mixing
+from privmix.training.views.augmentation import Augmentation, augment, box_mask, check_channels
+from privmix.training.views.config import MixingKind, ViewConfig
 from privmix.training.views.record_random import RecordRandom
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """``"mixup"`` (Zhang et al. 2018) or ``"cutmix"`` (Yun et al. 2019, images only), weights Beta(alpha, alpha)."""
+
+    kind: MixingKind = "mixup"
+    alpha: Positive = 0.2
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def __call__(self, members: Tensor, targets: Tensor, count: int, random: RecordRandom) -> tuple[Tensor, Tensor]:
+        """Mix ``count`` pairs of members (b, s, ...), s >= 2, within each of b sets, and their targets.
+
+        Formal guarantees:
+            * Own set only: a set's mixes depend on its members, their targets and its seed.
+            * Distinct: no member is mixed with itself; all ordered pairs are equally likely.
+            * Labels follow: a mix's target has the weights of its members' shares in it.
+        """
+        first, second = random.pairs("pair", members.shape[1], count)
+        weight = random.beta("weight", self.alpha, count)
+        ours, theirs = _pick(members, first), _pick(members, second)
+        if self.kind == "mixup":
+            mixed = _weigh(ours, theirs, weight)
+        else:
+            box = _boxes(weight, (members.shape[-2], members.shape[-1]), random)
+            mixed = torch.where(box[:, :, None], theirs, ours)
+            # The edge may have cut the box: what counts is the area that the second member got.
+            area = box.sum(dim=(-2, -1)).to(torch.float64) / (members.shape[-2] * members.shape[-1])
+            weight = (1.0 - area).to(weight.dtype)
+        return mixed, _weigh(_pick(targets, first), _pick(targets, second), weight)
+
+
+@dataclass(frozen=True)
+class MicrobatchMixer:
+    """Mixup among the records of a microbatch: the approach that Bao et al. 2023 (section 3 and Table 1) warn of.
+
+    A mix holds two records, so they share one clipped gradient. Adding or removing a record changes a whole group's
+    gradient, and the sensitivity of the clipped sum is 2C rather than C. It is a baseline.
+
+    Formal guarantees:
+        * Own group only: views depend on the group's records and its seed.
+        * Distinct: pairs are of different records; a group of one record stays itself.
+    """
+
+    # mixes: mixed views a group. keep: whether the records are views too (Bao et al. 2023 try both).
+
+    classes: int
+    layout: ImageLayout | None = None
+    mixes: int = 1
+    keep: bool = True
+    mixing: Mixing = Mixing()
+
+    def __post_init__(self) -> None:
+        check_integer("classes", self.classes, low=1)
+        check_integer("mixes of a microbatch", self.mixes, low=1)
+        _check_kind(self.mixing, self.layout)
+
+    def __call__(self, x: Tensor, labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """(g, d) records and (g,) labels of a group -> K views and targets; K is ``mixes``, plus g where kept."""
+        # 1 in a group of one record.
+        if x.dim() != 2 or len(x) == 0 or labels.shape != x.shape[:1]:
+            raise InvalidInput("microbatch", WITHHELD, "at least one vector, and one label for each")
+        images = x if self.layout is None else self.layout.to_images(x)
+        targets = functional.one_hot(labels, self.classes).to(x.dtype)
+        if len(x) == 1:
+            return images, targets
+        random = RecordRandom(torch.tensor([seed], dtype=torch.int64, device=x.device)).derive("microbatch")
+        mixed, mixed_targets = (part[0] for part in self.mixing(images[None], targets[None], self.mixes, random))
+        if not self.keep:
+            return mixed, mixed_targets
+        return torch.cat([images, mixed]), torch.cat([targets, mixed_targets])
+
+
+def _check_kind(mixing: Mixing, layout: ImageLayout | None) -> None:
+    if mixing.kind == "cutmix" and layout is None:
+        raise InvalidInput("mixing", mixing.kind, "mixup: feature vectors have no boxes to cut")
+
+
+def _pick(members: Tensor, index: Tensor) -> Tensor:
+    """members[i, index[i]] for (b, count) indices."""
+    return members[torch.arange(len(members), device=members.device)[:, None], index]
+
+
+def _weigh(ours: Tensor, theirs: Tensor, weight: Tensor) -> Tensor:
+    share = weight.to(ours.dtype)[(...,) + (None,) * (ours.dim() - 2)]
+    # Not lerp: it may round otherwise at the end of a tensor, and a view would depend on its place in the batch.
+    return ours * share + theirs * (1.0 - share)
+
+
+def _boxes(weight: Tensor, shape: tuple[int, int], random: RecordRandom) -> Tensor:
+    """(b, count, H, W) masks of boxes with area 1 - weight before the edge cuts them."""
+    side = torch.sqrt(1.0 - weight.to(torch.float64))
+    row = random.integers("row", shape[0], weight.shape[1])
+    column = random.integers("column", shape[1], weight.shape[1])
+    height, width = ((side * length).round().to(torch.int64) for length in shape)
+    return box_mask(shape, row, column, height, width)
+
 
 __all__ = ["MicrobatchMixer", "ViewPipeline"]
 
@@ -120,3 +229,52 @@ def _refuse_images_only(config: ViewConfig) -> None:
         raise InvalidInput("augmentations", names, "none: the records are feature vectors, not images")
     if config.mixing == "cutmix":
         raise InvalidInput("mixing", config.mixing, "mixup: the records are feature vectors, not images")
+
+
+# Extracting every view of every step again would cost more than all of the training; a step draws from the bank.
+
+
+class ViewBank(Continued):
+    """The features of ``views`` augmented copies of each image, one after the other; x (n, V * d).
+
+    Formal guarantees:
+        * Own record only: a record's views depend on that record and its own seed.
+        * Secret seeds: a record's seed is drawn from the run's streams, not from its place in the dataset. So the views
+          of all other records have one law whether it is there or not.
+        * Runs that share a store compose: given the seeds, which no record decides, each has its own guarantee.
+    """
+
+    step: ClassVar[int] = 256
+
+    def __init__(
+        self, inner: Extractor, changes: Sequence[Augmentation], views: int, streams: SecretStreams, seed: int | None
+    ) -> None:
+        # Not in the class: a name there would register it for `features`.
+        vars(self)["name"] = f"views, {inner.name}"
+        self._inner, self._augmentations, self._views = inner, tuple(changes), views
+        self._streams, self._seed = streams, seed
+
+    def output_dim(self, input_shape: tuple[int, ...]) -> int:
+        return self._views * self._inner.output_dim(input_shape)
+
+    def spec(self) -> dict[str, Any]:
+        """Identify a store: by the seed too, so that views by a known seed never enter a private run."""
+        changes = [one.spec() for one in self._augmentations]
+        return {**self._inner.spec(), "bank": {"views": self._views, "augmentations": changes, "seed": self._seed}}
+
+    def rows(self, source: Source, first: int = 0) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+        tiles = range(-(-source.schema.records // RECORD_TILE))
+        drawn = [self._streams.generator("bank seeds", tile).integers(2**63, size=RECORD_TILE) for tile in tiles]
+        seeds = torch.from_numpy(np.concatenate(drawn)[first:])
+        layout, shape = ImageLayout.of_input(source.schema.input_shape), source.schema.input_shape
+        for batch in source.batches(self.step, first):
+            count = len(batch.y)
+            images = torch.from_numpy(unit_range(batch.x)).reshape(count, -1)
+            copies = layout.to_images(images)[:, None].expand(-1, self._views, -1, -1, -1)
+            changed = augment(copies, self._augmentations, RecordRandom(seeds[:count]))
+            inputs = layout.to_vectors(changed).reshape(-1, *shape).numpy()
+            yield self._inner.transform(inputs).reshape(count, -1), batch.y
+            seeds = seeds[count:]
+
+    def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        raise NotImplementedError("views need their seeds: see `rows`")
