@@ -205,8 +205,8 @@ class Npy(Reader):
         return [file.with_name("y" + file.name[1:])]
 
 
-_KIND: Final = "a safetensors file"
-_TYPES: Final = {
+_TENSORS: Final = "a safetensors file"
+_TENSOR_TYPES: Final = {
     "BOOL": "?",
     "U8": "u1",
     "I8": "i1",
@@ -230,9 +230,9 @@ class SafetensorsSource(Source):
 
     def __init__(self, path: Path, split: str, classes: tuple[str, ...], labelled: bool = True) -> None:
         self._path = path
-        with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
+        with decoding(path, _TENSORS), safe_open(path, framework="numpy") as file:
             self._names = named_arrays(path, file.keys(), split, labelled, "tensor")
-            (x_shape, x_type), *labels = (_header(file, name) for name in self._names)
+            (x_shape, x_type), *labels = (_tensor_header(file, name) for name in self._names)
             narrow = any(file.get_slice(name).get_dtype() == "BF16" for name in self._names)
             self._framework = "pt" if narrow else "numpy"
         self._schema = array_schema(x_shape, x_type, labels[0][0] if labels else None, classes)
@@ -247,14 +247,14 @@ class SafetensorsSource(Source):
         for start in range(first, self._schema.records, step):
             part = slice(start, min(start + step, self._schema.records))
             # Opened again for each slice: the pages of a long-lived map would all count as ours.
-            with decoding(self._path, _KIND), safe_open(self._path, framework=self._framework) as file:
+            with decoding(self._path, _TENSORS), safe_open(self._path, framework=self._framework) as file:
                 x, *labels = (plain(file.get_slice(name)[part], name) for name in self._names)
             yield x, labels[0].reshape(-1) if labels else NO_LABELS
 
 
 def safetensors_classes(path: Path) -> tuple[str, ...] | None:
     """Class names under the metadata key ``classes``, a JSON list."""
-    with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
+    with decoding(path, _TENSORS), safe_open(path, framework="numpy") as file:
         metadata = file.metadata() or {}
     if "classes" not in metadata:
         return None
@@ -262,14 +262,14 @@ def safetensors_classes(path: Path) -> tuple[str, ...] | None:
         return name_list(parse_json(metadata["classes"], str(path)))
 
 
-def _header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _tensor_header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     tensor = file.get_slice(name)
     shape, kind = tuple(tensor.get_shape()), str(tensor.get_dtype())
-    if kind not in _TYPES:
-        raise InvalidInput(f"type of {name}", kind, "one of " + ", ".join(_TYPES))
+    if kind not in _TENSOR_TYPES:
+        raise InvalidInput(f"type of {name}", kind, "one of " + ", ".join(_TENSOR_TYPES))
     if math.prod(shape[1:]) > MAX_RECORD_VALUES:
         raise InvalidInput(f"shape of {name}", shape, f"records of at most {MAX_RECORD_VALUES} values")
-    return shape, np.dtype(_TYPES[kind])
+    return shape, np.dtype(_TENSOR_TYPES[kind])
 
 
 @READERS.register
@@ -291,7 +291,7 @@ class Safetensors(Reader):
 
     @classmethod
     def holds_split(cls, file: Path, split: str) -> bool:
-        with decoding(file, _KIND), safe_open(file, framework="numpy") as content:
+        with decoding(file, _TENSORS), safe_open(file, framework="numpy") as content:
             return f"x_{split}" in content.keys()  # noqa: SIM118 - it is no dictionary
 
 

@@ -158,13 +158,11 @@ class ArrowSource(Source):
         return np.asarray(self._coded[labels])
 
     def _blocks(self, size: int, first: int, stop: int) -> Iterator[Any]:
-        begin, (last, end) = self._manifest.begin(first), self._manifest.end(max(0, stop - 1))
-        passed = first - begin.first
+        passed, spans = self._manifest.spans(first, stop)
         # Naming the one file among several that holds a wrong record would reveal the record's place.
         place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
         wanted = [*self._inputs, self._selection.label] if self._selection.labelled else self._inputs
-        for number, path in enumerate(self._paths[begin.file : last + 1], begin.file):
-            at, until = begin.place if number == begin.file else 0, end if number == last else None
+        for path, at, until in spans:
             with decoding(place, self._format.kind):
                 for block in self._format.blocks(path, wanted, size, at, until):
                     if passed >= block.num_rows:

@@ -132,7 +132,7 @@ def _state(stream: BinaryIO) -> tuple[int, ...]:
 
 def _record_hashes(source: Source) -> set[str]:
     """Hashes of records in memory: as given, and in pieces of one length, where chunks of a table have another."""
-    # Of records that a reader refuses, the first hash alone: the other one may begin with the record that is refused.
+    # Refused records have the first hash alone: the other one may begin with the record that is refused.
     lengths: list[int] = []
     found = {records_hash(source, lengths)}
     regular = all(length == _BATCH for length in lengths[:-1]) and max(lengths, default=0) <= _BATCH

@@ -82,6 +82,17 @@ def split_named(data: dict[str, Any], split: str) -> Any:
     return data[found[0]]
 
 
+def schema_of(stream: Any) -> Any:
+    """Return the Arrow schema that a Hugging Face stream declares."""
+    if stream.features is None:
+        allowed = (
+            "a stream with declared columns: `stream.cast(datasets.Features(...))`, or `features=` where it is "
+            "created or mapped. Columns are never inferred from records"
+        )
+        raise InvalidInput("data", "an IterableDataset without features", allowed)
+    return stream.features.arrow_schema
+
+
 def may_have_splits(data: Any) -> bool:
     """Whether it is one of Hugging Face's datasets, which may have several splits."""
     return any(one.__module__.partition(".")[0] == "datasets" for one in type(data).__mro__)
@@ -97,19 +108,26 @@ def _of(data: Any, library: str, name: str) -> bool:
 
 
 @contextmanager
+def silenced(allowed: str, failure: str) -> Iterator[None]:
+    """Drop the messages of a stream or query that runs inside: they may quote a record."""
+    try:
+        yield
+    except (PrivmixError, MemoryError):
+        raise
+    except OSError as error:
+        if error.errno is None:
+            raise InvalidInput("data", WITHHELD, allowed) from None
+        raise StorageError(f"data: {failure}") from None
+    except Exception:
+        raise InvalidInput("data", WITHHELD, allowed) from None
+
+
+@contextmanager
 def _running(what: str, allowed: str) -> Iterator[Path]:
     """Yield a private file for what runs inside, which has no name any more at the end."""
-    with ScratchFolder() as folder:
-        try:
-            yield folder / "records.arrow"
-        except (PrivmixError, MemoryError):
-            raise
-        except OSError as error:
-            if error.errno is None:
-                raise InvalidInput("data", WITHHELD, f"{what} {allowed}") from None
-            raise StorageError(f"data: {what} cannot be copied to the folder for temporary files") from None
-        except Exception:
-            raise InvalidInput("data", WITHHELD, f"{what} {allowed}") from None
+    copied = f"{what} cannot be copied to the folder for temporary files"
+    with ScratchFolder() as folder, silenced(f"{what} {allowed}", copied):
+        yield folder / "records.arrow"
 
 
 def _collected(frame: Any) -> Any:
@@ -123,13 +141,7 @@ def _collected(frame: Any) -> Any:
 
 def _spooled(stream: Any) -> Any:
     """Return a ``Dataset`` that is read from a file as it is needed."""
-    if stream.features is None:
-        allowed = (
-            "a stream with declared columns: `stream.cast(datasets.Features(...))`, or `features=` where it is "
-            "created or mapped. Columns are never inferred from records"
-        )
-        raise InvalidInput("data", "an IterableDataset without features", allowed)
-    schema = stream.features.arrow_schema
+    schema = schema_of(stream)
     with _running("an IterableDataset", "that gives records of its features; `next(iter(stream))` shows one") as path:
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
             for table in stream.with_format("arrow").iter(_BATCH):

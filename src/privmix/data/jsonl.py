@@ -97,11 +97,8 @@ class JsonlSource(Source):
         """Objects, from the record ``first`` on, each with the bytes of its line; of those from ``stop`` on, some."""
         # Naming the one file among several that holds a wrong record would reveal the record's place.
         place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
-        begin = self._manifest.begin(first)
-        last, end = self._manifest.end(max(0, (self._schema.records if stop is None else stop) - 1))
-        passed = first - begin.first
-        for number, path in enumerate(self._paths[begin.file : last + 1], begin.file):
-            at, until = begin.place if number == begin.file else 0, end if number == last else None
+        passed, spans = self._manifest.spans(first, self._schema.records if stop is None else stop)
+        for path, at, until in spans:
             with decoding(place, _KIND), open_binary(path) as stream:
                 if at:
                     stream.seek(at)

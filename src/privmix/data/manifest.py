@@ -89,6 +89,15 @@ class Manifest:
         last = part + 1 == len(self.parts) or int(self.parts["file"][part + 1]) != file
         return file, None if last else int(self.parts["place"][part + 1])
 
+    def spans(self, first: int, stop: int) -> tuple[int, list[tuple[Path, int, int | None]]]:
+        """Return how many records to pass over, and each file with the places to begin at and to end before."""
+        begin, (last, end) = self.begin(first), self.end(max(0, stop - 1))
+        spans = [
+            (self.files[number], begin.place if number == begin.file else 0, end if number == last else None)
+            for number in range(begin.file, last + 1)
+        ]
+        return first - begin.first, spans
+
     def tile(self, number: int, records: int) -> Tile:
         """Return the records of tile ``number`` of ``records`` records."""
         first = number * records

@@ -10,14 +10,14 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from privmix.data.files import reading
-from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError
+from privmix.data.held import schema_of, silenced
+from privmix.errors import InvalidInput, StorageError
 from privmix.folders import PathLock
 from privmix.private_files import PrivateFolder
 
@@ -27,6 +27,7 @@ BATCH: Final = 1024
 # Records of a part, at most, and bytes: what a kill may cost of what was read.
 PART_RECORDS: Final = 2**16
 _PART_BYTES: Final = 2**28
+_UNREAD: Final = "the stream cannot be read"
 _ALLOWED: Final = "an IterableDataset that gives records of its features; `next(iter(stream))` shows one"
 
 
@@ -43,13 +44,7 @@ class Spool:
     """
 
     def __init__(self, stream: Any, path: Path) -> None:
-        if stream.features is None:
-            allowed = (
-                "a stream with declared columns: `stream.cast(datasets.Features(...))`, or `features=` where it is "
-                "created or mapped. Columns are never inferred from records"
-            )
-            raise InvalidInput("data", "an IterableDataset without features", allowed)
-        self._stream, self._schema = stream.with_format("arrow"), stream.features.arrow_schema
+        self._schema, self._stream = schema_of(stream), stream.with_format("arrow")
         self._begin = self._state()
         place = path.with_name(f".{path.name}.records")
         with reading(path.parent, "a folder"):
@@ -113,7 +108,7 @@ class Spool:
     def _is_the_stream(self, notes: Mapping[str, Any]) -> bool:
         if not notes["parts"]:
             return False
-        with _silent():
+        with silenced(_ALLOWED, _UNREAD):
             first = next(iter(self._stream.iter(BATCH)), None)
         return first is not None and _digest(self._cast(first)) == notes["first"]
 
@@ -128,7 +123,7 @@ class Spool:
         """Yield the stream's batches behind the parts, each with the stream's state before it."""
         notes = self._notes
         if notes["parts"] and notes["state"] is not None:
-            with _silent():
+            with silenced(_ALLOWED, _UNREAD):
                 self._stream.load_state_dict(notes["state"])
             batches = self._read()
             _, again = next(batches, (None, None))
@@ -139,13 +134,13 @@ class Spool:
             notes |= {"parts": 0, "first": None, "last": None, "state": None, "facts": {}}
             self._note()
             if self._begin is not None:
-                with _silent():
+                with silenced(_ALLOWED, _UNREAD):
                     self._stream.load_state_dict(self._begin)
         yield from self._read()
 
     def _read(self) -> Iterator[tuple[Any, Any]]:
         before = self._state()
-        with _silent():
+        with silenced(_ALLOWED, _UNREAD):
             for table in self._stream.iter(BATCH):
                 yield before, self._cast(table)
                 before = self._state()
@@ -199,17 +194,3 @@ def _digest(table: Any) -> str:
     with pa.ipc.new_stream(stream, table.schema) as writer:
         writer.write_table(table.combine_chunks())
     return hashlib.sha256(stream.getvalue()).hexdigest()
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    try:
-        yield
-    except (PrivmixError, MemoryError):
-        raise
-    except OSError as error:
-        if error.errno is None:
-            raise InvalidInput("data", WITHHELD, _ALLOWED) from None
-        raise StorageError("data: the stream cannot be read") from None
-    except Exception:
-        raise InvalidInput("data", WITHHELD, _ALLOWED) from None
