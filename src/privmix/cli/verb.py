@@ -38,6 +38,7 @@ _SHAPES: Final = {
         "FILE": "public_texts class_descriptions",
         "FOLDER": "release",
         "K": "classes public_classes",
+        "N": "epsilon",
         "NAMES": "columns table_columns",
         "TEXT": "assume callbacks canaries clean_success csv engine epsilons head message mixup_degrees poisoned "
         "regularisation replay_for text",

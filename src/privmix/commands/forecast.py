@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privmix.commands.base import Command, function
 from privmix.jobs.columns import Columns
-from privmix.jobs.options import CLASSIFY, DELTA_HELP, EPSILON_HELP
+from privmix.jobs.options import CLASSIFY, DELTA_HELP
 from privmix.jobs.release_options import PlannerAssumptions, as_in_release
 from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
     from privmix.features.base import Extractor
-    from privmix.jobs.forecast import ForecastResult
+    from privmix.jobs.forecast import Budgets, ForecastResult
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Forecast(Columns, PlannerAssumptions, Command["ForecastResult"]):
+class Forecast(Columns, PlannerAssumptions, Command["ForecastResult | Budgets"]):
     """Predict every design's accuracy at a budget, and name the best.
 
+    Several budgets, or an accuracy to reach, give a line each: accuracy, the best attack's odds, distance of rows.
     Simulates each design on a public dataset (--assume proxy=DATA), or on made-up records with the accuracy that
     you expect (--assume attainable=0.9). Without an assumption, a range shows the uncertainty. Reads no private
     data.
@@ -39,7 +41,10 @@ class Forecast(Columns, PlannerAssumptions, Command["ForecastResult"]):
     called = "plan"
     example = "privmix plan --records 60000 --dim 3969 --classes 10 --epsilon 1 --delta 1e-5 --assume attainable=0.99"
 
-    epsilon: float = option(MISSING, EPSILON_HELP)
+    epsilon: str | Sequence[float] | float | None = option(
+        None, "Privacy budget, or several with commas, one line each: 0.5,1,2,4.", in_python="Also a sequence."
+    )
+    accuracy: float | None = option(None, "Accuracy wanted, 0 to 1: finds the least epsilon that is forecast to do.")
     delta: float = option(MISSING, DELTA_HELP)
     records: int = option(MISSING, "Public record count (with `assume` records_per_person: number of persons).")
     classes: Any = option(MISSING, "Class list: a number K, names with commas, or @FILE.")
@@ -51,7 +56,7 @@ class Forecast(Columns, PlannerAssumptions, Command["ForecastResult"]):
     residual_clip_norm: float = as_in_release("residual_clip_norm", 0.55)
     figure: str | Path | None = option(None, "Figure to write: predicted accuracy by epsilon (.svg, .png).")
 
-    def run(self, progress: Progress) -> ForecastResult:
+    def run(self, progress: Progress) -> ForecastResult | Budgets:
         """Ask the planner."""
         from privmix.jobs.forecast import predict
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,17 +12,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.accounting.api import right_at_most
 from privmix.data.source import resolve_classes
 from privmix.designs.rows.poisson import Poisson
-from privmix.errors import InvalidInput
-from privmix.features.base import parse_features
+from privmix.errors import InvalidInput, check_number
+from privmix.features.base import Extractor, parse_features
 from privmix.features.tabular import Tabular
 from privmix.jobs.columns import class_list
 from privmix.jobs.dataset import open_for
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.options import CLASSIFY
+from privmix.jobs.options import CLASSIFY, TABLE
 from privmix.jobs.places import check_figure
 from privmix.jobs.planner import check_goal, columns_of, declared_model, projects, public_model
+from privmix.learning.data_model import DataModel
 from privmix.named import in_words
 from privmix.planning.choice import Candidate, PlannerChoice, labels
 from privmix.planning.config import ReleaseConfig, degree_by_theory
@@ -32,10 +35,12 @@ from privmix.planning.table_choice import TableChoice, choose_table
 from privmix.planning.theory import best_mixup_degree
 from privmix.progress import Progress, silent
 from privmix.reports.pictures import draw_predictions
-from privmix.rounding import exact
-from privmix.shown import Shown
+from privmix.rounding import exact, percent_up
+from privmix.shown import Bar, Bars, Shown
 
 _MIXTURES: Final = 1000
+# Budgets that are tried for a wanted accuracy. Forecasts are no closer than steps of a third or so.
+_BUDGETS: Final = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,6 +59,28 @@ class ForecastResult(Shown):
     table: TableChoice | None = None
     variations: Mapping[str, float] = field(default_factory=dict)
     figure: Path | None = None
+
+    @property
+    def right(self) -> float:
+        """How often the best attack on the best design is right on an even bet, at most."""
+        plan = self.choice.best.plan
+        return right_at_most(plan.event, plan.cost(self.choice.delta))
+
+    @property
+    def variation(self) -> float | None:
+        """Forecast total variation of two columns: by the goal's plan; None where no rows of a table can be drawn."""
+        if self.goal == TABLE and self.table is not None:
+            return self.table.forecast.variation
+        return self.variations.get(self.choice.best.name)
+
+    def in_a_line(self) -> str:
+        """Return what a budget buys: the best attack, the best design and its accuracy, and distance of rows."""
+        best = self.choice.best
+        between = "" if self.variation is None else f", rows differ by {self.variation:.4f}"
+        return (
+            f"{100 * best.accuracy:.1f}% ({100 * best.low:.0f} to {100 * best.high:.0f}%) by {best.plan.design}"
+            f"{between}; best attack right {percent_up(self.right)} of the time at most"
+        )
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Forecast of each design, and the options that choose it."""
@@ -107,11 +134,102 @@ class ForecastResult(Shown):
             "minimum_euclidean_distance": self.distance,
             **({} if self.table is None else {"goal": self.goal, "table": self.table.to_dict()}),
             **({"total_variation": dict(self.variations)} if self.variations else {}),
+            "right_at_most": self.right,
         }
 
 
-def predict(asked: Any, progress: Progress = silent) -> ForecastResult:
+@dataclass(frozen=True, repr=False)
+class Budgets(Shown):
+    """Forecasts at several budgets, the smallest first; ``accuracy`` is the wanted one, if any."""
+
+    forecasts: tuple[ForecastResult, ...]
+    accuracy: float | None = None
+    figure: Path | None = None
+
+    @property
+    def least(self) -> ForecastResult | None:
+        """The least of these budgets whose best design is forecast to reach the wanted accuracy."""
+        wanted = math.inf if self.accuracy is None else self.accuracy
+        return next((one for one in self.forecasts if one.choice.best.accuracy >= wanted), None)
+
+    @property
+    def choice(self) -> PlannerChoice:
+        """The planner's choice at that budget, or else at the largest."""
+        return (self.least or self.forecasts[-1]).choice
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """Return what each budget buys."""
+        lines = {f"epsilon {exact(one.choice.epsilon)}": one.in_a_line() for one in self.forecasts}
+        title = f"Predicted accuracy by epsilon, delta {exact(self.forecasts[0].choice.delta)}"
+        if self.accuracy is None:
+            return title, lines
+        least = "none of these" if self.least is None else exact(self.least.choice.epsilon)
+        return title, {f"least epsilon for {100 * self.accuracy:g}%": least, **lines}
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Return how to read the lines."""
+        found = ["best attack: on an even bet whether a record is in the data; guessing is right 50% of the time"]
+        if any(one.variation is not None for one in self.forecasts):
+            found.append("rows differ: total variation of two columns of drawn rows and of the records, by noise alone")
+        found.append(self.forecasts[0].choice.reasons[-1])
+        return (*found, *(() if self.figure is None else (f"picture: {self.figure}",)))
+
+    def picture(self) -> Bars:
+        """Accuracy of each budget."""
+        bars = [
+            Bar(f"epsilon {exact(one.choice.epsilon)}", best.accuracy, f"{100 * best.accuracy:.1f}%", one is self.least)
+            for one in self.forecasts
+            for best in (one.choice.best,)
+        ]
+        return Bars("Predicted accuracy", bars, full=1.0)
+
+    def drawn(self) -> dict[str, Any]:
+        """Return the record of a picture: that of the least budget, or the largest, with curves through all."""
+        chosen = self.choice
+        reached = [{one.name: one.accuracy for one in forecast.choice.candidates} for forecast in self.forecasts]
+        names = [name for name in chosen.to_dict()["predicted"] if all(name in one for one in reached)]
+        curves = {name: [one[name] for one in reached] for name in names}
+        return {**chosen.to_dict(), "epsilons": [one.choice.epsilon for one in self.forecasts], "curves": curves}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        least = self.least
+        return {
+            "budgets": [one.to_dict() for one in self.forecasts],
+            **({} if self.accuracy is None else {"accuracy": self.accuracy}),
+            **({} if least is None else {"least_epsilon": least.choice.epsilon}),
+        }
+
+
+def budgets_of(epsilon: Any) -> tuple[float, ...]:
+    """Return budgets as they are given: a number, several with commas, or a sequence of numbers; the smallest first.
+
+    Raises:
+        InvalidInput: one is no number above 0.
+
+    Example:
+        >>> budgets_of("2,0.5")
+        (0.5, 2.0)
+    """
+    several = (
+        epsilon.split(",") if isinstance(epsilon, str) else epsilon if isinstance(epsilon, Sequence) else [epsilon]
+    )
+    try:
+        found = sorted({float(value) for value in several})
+    except (TypeError, ValueError):
+        found = []
+    if not found:
+        raise InvalidInput("epsilon", epsilon, "a number > 0, or several with commas")
+    for value in found:
+        check_number("epsilon", value, low=0, low_open=True)
+    return tuple(found)
+
+
+def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets:
     """Forecast every design by the planner; see :class:`privmix.planning.PlannerChoice`. Reads no private record.
+
+    One budget gives its forecast, several or a wanted accuracy give a line each.
 
     Args:
         asked: the command, :class:`privmix.commands.forecast.Forecast`.
@@ -138,6 +256,10 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult:
         raise InvalidInput("dim", dim, "the number of features, or a public dataset that has it: `assume` proxy=DATA")
     if figure is not None:
         check_figure(figure)
+    if (asked.epsilon is None) and (asked.accuracy is None):
+        raise InvalidInput("epsilon", None, "a budget, several with commas, or none with `accuracy`")
+    if asked.accuracy is not None:
+        check_number("accuracy", asked.accuracy, low=0, high=1, low_open=True, high_open=True)
     # A declaration of persons makes them the units.
     of_persons = assumed.holdings is not None
     assumed.check(of_persons=of_persons)
@@ -164,22 +286,51 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult:
         model, words = public_model(config, public.features, public.labels, assumed.holdings)
         collapse = neural_collapse(public.features, public.labels)
         distance = _distance(public.features, public.labels, clip_norm)
-    choice = choose_design(
-        config, asked.epsilon, asked.delta, model, model_words=words, project=projects(extractor), progress=progress
-    )
+
+    def at(epsilon: float, curve: bool = False) -> ForecastResult:
+        budget = epsilon, asked.delta
+        wide = projects(extractor)
+        choice = choose_design(config, *budget, model, model_words=words, curve=curve, project=wide, progress=progress)
+        degree = degree_by_theory(config, Poisson(), *budget)
+        found = ForecastResult(choice, _linear(config, *budget), degree, collapse, distance, goal)
+        return _with_table(found, config, extractor, model)
+
+    budgets = () if asked.epsilon is None else budgets_of(asked.epsilon)
+    if len(budgets) == 1 and asked.accuracy is None:
+        single = at(budgets[0], curve=True)
+        if figure is not None:
+            draw_predictions(single.choice.to_dict(), figure)
+        return replace(single, figure=figure)
+    tried = {epsilon: at(epsilon) for epsilon in budgets} or _until(asked.accuracy, at)
+    found = Budgets(tuple(tried[epsilon] for epsilon in sorted(tried)), asked.accuracy, figure)
     if figure is not None:
-        draw_predictions(choice.to_dict(), figure)
-    degree = degree_by_theory(config, Poisson(), asked.epsilon, asked.delta)
-    linear = _linear(config, asked.epsilon, asked.delta)
-    found = ForecastResult(choice, linear, degree, collapse, distance, goal, figure=figure)
+        draw_predictions(found.drawn(), figure)
+    return found
+
+
+def _until(accuracy: float, at: Callable[[float], ForecastResult]) -> dict[float, ForecastResult]:
+    """Halve the list of budgets until the least that reaches an accuracy is found; return those that were tried."""
+    tried: dict[float, ForecastResult] = {}
+
+    def reached(epsilon: float) -> bool:
+        tried[epsilon] = at(epsilon)
+        return tried[epsilon].choice.best.accuracy >= accuracy
+
+    bisect_left(_BUDGETS, True, key=reached)
+    return tried
+
+
+def _with_table(found: ForecastResult, config: ReleaseConfig, extractor: Extractor, model: DataModel) -> ForecastResult:
+    """Add what noise does to pairs of a table's columns, where features are those of a table with bins."""
     if not isinstance(extractor, Tabular):
         return found
     table_columns = columns_of(extractor)
-    if not any(one.told for one in table_columns) and goal == CLASSIFY:
+    if not any(one.told for one in table_columns) and found.goal == CLASSIFY:
         return found
+    choice = found.choice
     each = {one.name: forecast_table(one.plan, table_columns) for one in choice.candidates}
     variations = {name: one.variation for name, one in each.items() if one is not None}
-    table = choose_table(config, asked.epsilon, asked.delta, table_columns, model)
+    table = choose_table(config, choice.epsilon, choice.delta, table_columns, model)
     return replace(found, table=table, variations=variations)
 
 
