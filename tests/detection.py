@@ -117,6 +117,23 @@ FAULTS: Final = (
         ),
     ),
     Fault(
+        "second moments of each class have two thirds of their noise",
+        "designs/moments/class_engine.py",
+        "std, unit = self._plan.second_noise_multiplier / self._lattice.step**2",
+        "std, unit = self._plan.second_noise_multiplier / self._lattice.step**2 * 2 / 3",
+        (
+            "tests/attacks/test_noise_scale.py::test_right_noise_passes",
+            "tests/audits/test_planted_bugs.py::test_the_real_engine_passes[class-moments]",
+        ),
+    ),
+    Fault(
+        "a record is in the second moments of every class",
+        "designs/moments/class_engine.py",
+        "own = steps[labels == label]",
+        "own = steps",
+        ("tests/audits/test_sensitivity.py::test_no_record_moves_a_query_by_more_than_its_noise_is_scaled_to",),
+    ),
+    Fault(
         "residuals are not clipped after they are mapped",
         "designs/stages/two_engine.py",
         "clip_l2(residuals / bound, 1.0)",

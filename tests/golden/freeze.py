@@ -54,6 +54,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "full-batch": {"design": "classwise", "full_batch": True},
     "gaussian-mixing": {"design": "gaussian-mixing"},
     "moments": {"design": "moments", "label_share": 0.35},
+    "class-moments": {"design": "class-moments"},
 }
 CASES = {
     f"{name} {centre}": {**options, "centre": centre}

@@ -241,7 +241,7 @@ def worst_case_of(plan: Plan) -> AnyCase:
     * classwise: classes stay, since they decide how many rows a record may touch;
     * fixed: a row holds the canary with probability m/n and the rest are alike. So m and n may be divided by their
       greatest common divisor; random weights depend on m itself, so that both stay;
-    * moments: one query; how many rows are sampled from its answer plays no part;
+    * moments, class-moments: one query; how many rows are sampled from its answer plays no part;
     * two-stage, three-stage: all queries show the canary; with one feature there is one direction, where it is clipped;
     * centred plans keep their classes and have one canary a run: records share the released mean.
     """

@@ -247,8 +247,8 @@ def checked_table(
 def _table_of(dataset: ReleasedDataset) -> tuple[Tabular, SecondMoments]:
     if dataset.moments is None:
         allowed = (
-            "moments, two-stage or three-stage, whose X'X holds the table of every pair of columns; from rows of other "
-            "designs `privmix fit` learns a classifier"
+            "moments, class-moments, two-stage or three-stage, whose X'X holds the table of every pair of columns; "
+            "from rows of other designs `privmix fit` learns a classifier"
         )
         raise InvalidInput("design", dataset.design, allowed)
     if dataset.extractor.get("name") != Tabular.name:

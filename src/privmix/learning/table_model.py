@@ -130,7 +130,7 @@ class _Numbers:
     def count(self) -> int:
         """Return how many numbers were released."""
         blocks, side, _ = self.second.shape
-        return blocks * side * (side + 1) // 2 + self.cross.size + self.counts.size
+        return int(blocks * side * (side + 1) // 2 + self.cross.size + self.counts.size)
 
     def misfit(self, of: _Sums) -> tuple[float, _Sums]:
         """Sum of squares over the noise's variance, and half its slopes."""
