@@ -19,7 +19,7 @@ from privmix.audits.worst_case import attack, worst_case_of
 from privmix.errors import InvalidInput
 from privmix.jobs.audit import published_plan
 from privmix.planning import ReleaseConfig
-from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.training.plan import plan_training
 from privmix.training.worst_case import audit_training
 

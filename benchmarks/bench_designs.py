@@ -35,7 +35,7 @@ from privmix.planning import PlannerChoice, ReleaseConfig, choose_design
 from privmix.planning.choice import labels
 from privmix.plans.registry import made_by
 from privmix.releases.api import release_to_memory
-from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.reports.pictures import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "designs_runs.json"
 CACHE = common.RESULTS.parent / "cache"

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import common
-from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.reports.pictures import COLOURS, new_figure, save_figure
 
 EPSILONS = (0.5, 1.0, 1.2, 2.0, 3.0, 4.0, 8.0)
 OWN, PRIOR, TRAINED, BASELINE, CLAIM = (

@@ -49,7 +49,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.plan import Plan
 from privmix.releases.folder import assemble
-from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.training.config import TrainingConfig
 from privmix.training.facts import ModelFacts
 from privmix.training.trainer import Trainer

@@ -33,10 +33,10 @@ from privmix.accounting import (
     Repeated,
     epsilon,
 )
-from privmix.accounting.pure import published_instahide_epsilon
+from privmix.accounting.renyi import published_instahide_epsilon
 from privmix.designs import Fixed, Moments, Poisson
 from privmix.planning import ReleaseConfig
-from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.rounding import rounded_up
 
 RECORDS, WIDTHS, LEVELS, PIXELS = 50_000, (1, 2, 4, 8, 16), (2, 4, 8, 16, 32), 3072

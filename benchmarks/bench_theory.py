@@ -26,7 +26,7 @@ from privmix.planning.theory import (
     optimal_degree_order,
     published_optimal_degree,
 )
-from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.research.linear_regression import error_bound, simulate_linear_regression
 
 MARKERS = "os^"

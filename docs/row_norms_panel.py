@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from privmix.reports.blocks import Card, NumberBlock, Numbers
-from privmix.reports.context import Context, ShownRecord
-from privmix.reports.panel import PANELS, Panel
+from privmix.reports.panel import PANELS, Context, Panel, ShownRecord
 from privmix.reports.sentences import figure
 
 

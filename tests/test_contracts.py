@@ -24,9 +24,8 @@ from privmix.accounting import events, filters
 from privmix.attacks.one_run import OneRun
 from privmix.certificate.certificate import CommonFields, File, Promise
 from privmix.certificate.ledger_total import LedgerTotal, Outcomes
-from privmix.certificate.replay_end import Ending
-from privmix.certificate.sealed_key import Commitment, Terms
-from privmix.certificate.series import SeriesLink
+from privmix.certificate.notes import SeriesLink
+from privmix.certificate.sealed_key import Commitment, Ending, Terms
 from privmix.certificate.signing import Subject
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.data.public_share import PublicShare
@@ -35,8 +34,7 @@ from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.designs.stages.two_released import TwoStageMoments
 from privmix.errors import InvalidInput
 from privmix.mechanisms import sampling
-from privmix.mechanisms.factorisation import SquareRoot
-from privmix.mechanisms.noise import Lattice
+from privmix.mechanisms.noise import Lattice, SquareRoot
 from privmix.planning import ReleaseConfig
 from privmix.planning.theory import LinearTask
 from privmix.plans.plan import BasePlan

@@ -15,12 +15,11 @@ from scipy import stats
 from scipy.special import ndtr
 
 from privmix.accounting import Adjacency, ClusterSampled, Composed, Event, Gaussian, PoissonSampled, Repeated, calibrate
-from privmix.accounting.blocks import _coarser, _squared
 from privmix.accounting.compose import _convolve, _on_circle, _tilted, compose
 from privmix.accounting.direction import LossDirection
 from privmix.accounting.pairs import UNIT, Atoms, GaussianNoise, LaplaceNoise, LossPmf, SampledPair, pair_atoms
 from privmix.accounting.pld import PldAccountant
-from privmix.accounting.queries import PairQuery
+from privmix.accounting.queries import PairQuery, _coarser, _squared
 from privmix.accounting.tilting import Cumulants
 from privmix.errors import InvalidInput
 

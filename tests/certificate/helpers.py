@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from privmix.certificate.reservation import ReservationNote
+from privmix.certificate.notes import ReservationNote
 from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.plan import Plan
 

@@ -16,8 +16,7 @@ import privmix as pm
 from privmix.accounting import Adjacency, Composed, Event, Gaussian, PoissonSampled, Repeated, epsilon, gdp_epsilon
 from privmix.accounting import epsilon_delta_curve as profile
 from privmix.accounting.gdp import gdp_delta
-from privmix.certificate.as_gdp import FAITHFUL, as_gdp
-from privmix.certificate.guarantee import Guarantee
+from privmix.certificate.guarantee import FAITHFUL, Guarantee, as_gdp
 from privmix.certificate.registry_entry import TO_STATE, as_yaml, missing, registry_entry
 from tests.cli.helpers import privmix
 from tests.refusals import refuses

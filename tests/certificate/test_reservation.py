@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from privmix.accounting import Bounded, Gaussian
-from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.certificate.notes import ReservationNote, mode_of
 from privmix.errors import StorageError
 from privmix.ledger.ledger import Ledger, Reservation
 from privmix.mechanisms.streams import SecretStreams

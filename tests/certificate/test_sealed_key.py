@@ -12,16 +12,20 @@ from typing import Any
 import pytest
 
 from privmix.certificate.keys import PrivateKey, PublicKey, new_key_files
-from privmix.certificate.replay_end import ENDED_FILE, Ending, read_end, sealed_words, state_end
 from privmix.certificate.sealed_key import (
+    ENDED_FILE,
     Auditor,
     AuditorKey,
     AuditorPublicKey,
     Commitment,
+    Ending,
     Terms,
     bound_to,
     commitment_of,
     open_sealed,
+    read_end,
+    sealed_words,
+    state_end,
 )
 from privmix.errors import InvalidInput
 from tests.refusals import refuses

@@ -79,14 +79,14 @@ def test_everything_says_whether_a_key_exists_whose_and_until_when(place: Path) 
 
 
 def test_a_day_that_is_past_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privmix.certificate import replay_end
+    from privmix.certificate import sealed_key
 
-    class Later(replay_end.datetime):
+    class Later(sealed_key.datetime):
         @classmethod
         def now(cls, tz: object = None) -> Later:  # type: ignore[override]
             return cls(2100, 1, 1)
 
-    monkeypatch.setattr(replay_end, "datetime", Later)
+    monkeypatch.setattr(sealed_key, "datetime", Later)
     for verb in ("verify", "inspect"):
         assert f"{UNTIL}, the day of its end, is past" in privmix(verb, "REL").out
 

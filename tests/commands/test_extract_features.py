@@ -219,7 +219,7 @@ def test_a_cluster_whose_machines_share_no_files_is_found_before_the_charge(
 ) -> None:
     pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     monkeypatch.setattr("privmix.engine.ray.connected", lambda _: nullcontext())
-    monkeypatch.setattr("privmix.engine.shared_places._asked", lambda *_: ["", said])
+    monkeypatch.setattr("privmix.engine.cluster._asked", lambda *_: ["", said])
     monkeypatch.setattr("privmix.jobs.job.Job.charge", lambda *_: pytest.fail("charged"))
     monkeypatch.setattr(Source, "_silent_chunks", lambda *_: pytest.fail("read"))
     given = {**WISHES, "engine": "ray:address=h:1"}

@@ -15,8 +15,7 @@ import pytest
 import privmix as pm
 from privmix.certificate import sign_folder
 from privmix.certificate.keys import PrivateKey, new_key_files
-from privmix.certificate.replay_end import ENDED_FILE, state_end
-from privmix.certificate.sealed_key import AuditorKey
+from privmix.certificate.sealed_key import ENDED_FILE, AuditorKey, state_end
 from privmix.commands.replay import end, remake
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.identity import Identity

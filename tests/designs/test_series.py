@@ -23,7 +23,7 @@ from privmix.designs.series.engine import Before, SeriesEngine
 from privmix.designs.series.worst_case import matrix_of
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
-from privmix.mechanisms.factorisation import SquareRoot, correlated_noise
+from privmix.mechanisms.noise import SquareRoot, correlated_noise
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.named import plan_from_dict

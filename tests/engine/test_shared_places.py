@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from privmix.engine.cluster import check_places, lacks
 from privmix.engine.ray import Cluster
-from privmix.engine.shared_places import check_places, lacks
 from privmix.errors import InvalidInput
 from tests.refusals import refuses
 
-ASKED = "privmix.engine.shared_places._asked"
+ASKED = "privmix.engine.cluster._asked"
 
 
 def test_a_machine_sees_the_word_in_a_file_of_its_own_user(tmp_path: Path) -> None:

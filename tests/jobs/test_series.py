@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import privmix as pm
 from privmix.accounting import Gaussian
-from privmix.certificate.series import UNCHECKED, link_of
+from privmix.certificate.notes import UNCHECKED, link_of
 from privmix.errors import InvalidInput, StorageError
 from privmix.ledger.verify import verify_ledger
 from privmix.plans.named import plan_from_dict

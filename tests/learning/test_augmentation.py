@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from privmix.learning.augmentation import ImageRows, augmentations
-from privmix.learning.kl import GeneralizedKLClassifier
+from privmix.learning.kl import GeneralizedKLClassifier, ImageRows, augmentations
 from tests.refusals import refuses
 
 from .mixing import digits, mix

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.learning.class_prior import ClassPrior
+from privmix.learning.class_statistics import ClassPrior
 from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.learning.model_io import load_model, save_model
 from privmix.learning.ridge import NoiseAwareRidgeClassifier

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from privmix.learning.kl import GeneralizedKLClassifier
-from privmix.learning.reference import without_privacy
+from privmix.learning.records import without_privacy
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.publication.dataset import RecordTransform
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from randomgen import AESCounter
 
-from privmix.mechanisms import aes
-from privmix.mechanisms.aes import Lent
-from privmix.mechanisms.streams import SecretStreams
+from privmix.mechanisms import streams
+from privmix.mechanisms.streams import Lent, SecretStreams
 
 KEYS = [random.Random(number).randbytes(16) for number in range(200)] + [bytes(16), b"\xff" * 16]
 
@@ -23,7 +22,7 @@ def made(key: bytes) -> np.random.Generator:
 
 def test_the_schedule_is_that_of_the_standard() -> None:
     # FIPS 197, Appendix A.1: the last round key.
-    schedule = aes._schedule(bytes.fromhex("2b7e151628aed2a6abf7158809cf4f3c"))
+    schedule = streams._schedule(bytes.fromhex("2b7e151628aed2a6abf7158809cf4f3c"))
     assert schedule[-16:].hex() == "d014f9a8c9ee2589e13f0cc8b6630ca6"
 
 
@@ -89,14 +88,14 @@ class OtherForm(AESCounter):
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
     """Whether randomgen keeps keys in the form that is known."""
     if not request.param:
-        monkeypatch.setattr(aes, "AESCounter", OtherForm)
-    aes._same_form.cache_clear()
+        monkeypatch.setattr(streams, "AESCounter", OtherForm)
+    streams._same_form.cache_clear()
     yield request.param
-    aes._same_form.cache_clear()
+    streams._same_form.cache_clear()
 
 
 def test_a_cipher_of_another_form_is_made_again(form: bool) -> None:
-    assert aes._same_form() == form
+    assert streams._same_form() == form
     with Lent(KEYS[0]) as lent:
         assert lent.random() == made(KEYS[0]).random()
 

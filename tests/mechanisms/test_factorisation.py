@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.mechanisms.factorisation import MOST_STEPS, SquareRoot, correlated_noise, square_root
+from privmix.mechanisms.noise import MOST_STEPS, SquareRoot, correlated_noise, square_root
 from privmix.mechanisms.streams import SecretStreams
 from tests.mechanisms.statistics import Z_LIMIT
 from tests.refusals import refuses

@@ -13,6 +13,7 @@ from privmix.features.tabular import Tabular
 from privmix.jobs.planner import check_goal, columns_of
 from privmix.learning.data_model import DataModel
 from privmix.planning.config import ReleaseConfig
+from privmix.planning.planner import choose_table
 from privmix.planning.table import (
     CARRIED,
     TOO_MUCH,
@@ -24,7 +25,6 @@ from privmix.planning.table import (
     few_for_noise,
     forecast_table,
 )
-from privmix.planning.table_choice import choose_table
 from tests.refusals import refuses
 
 COLUMNS = (TableColumn("ward", 4), TableColumn("stage", 5), TableColumn("place", 60))

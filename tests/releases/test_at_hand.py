@@ -11,9 +11,9 @@ import pytest
 
 import privmix as pm
 from privmix.errors import InvalidInput, StorageError
-from privmix.releases import at_hand
-from privmix.releases.at_hand import dataset_of, load_series
+from privmix.releases import series_chain
 from privmix.releases.folder import load_release
+from privmix.releases.series_chain import dataset_of, load_series
 from tests.cli.helpers import privmix
 from tests.jobs.test_series import GIVEN, STEPS, month
 
@@ -103,8 +103,8 @@ def test_what_is_no_series_as_it_was_certified_is_refused(visits: Path, made: Pa
 def test_a_release_that_takes_another_ones_place_meanwhile(
     visits: Path, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain = at_hand.linked(visits)
-    monkeypatch.setattr(at_hand, "linked", lambda _: chain)
+    chain = series_chain.linked(visits)
+    monkeypatch.setattr(series_chain, "linked", lambda _: chain)
     shutil.rmtree(visits / "step-003")
     shutil.copytree(made / "other" / "step-003", visits / "step-003")
     with pytest.raises(StorageError, match="meanwhile"):

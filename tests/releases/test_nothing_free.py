@@ -25,7 +25,7 @@ from privmix.mechanisms.plan import LONGEST_NAME
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.releases.api import release_to_folder
-from privmix.releases.arrays import arrays_bytes
+from privmix.releases.shards import arrays_bytes
 from privmix.releases.verify import verify_release
 from privmix.training.verify import verify_trained
 from privmix.training.views.config import ViewConfig

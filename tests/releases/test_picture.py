@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.releases.picture import MOST_BYTES, check_picture, plain_picture
+from privmix.releases.card import MOST_BYTES, check_picture, plain_picture
 from privmix.reports.pictures import draw_predictions
 
 RECORD = {

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save
 
 from privmix.errors import InvalidInput
-from privmix.releases.arrays import arrays_bytes, read_arrays
-from privmix.releases.shards import ShardForm, read_shard, write_shard
+from privmix.releases.shards import ShardForm, arrays_bytes, read_arrays, read_shard, write_shard
 from tests.refusals import refuses
 
 SHAPES = [(1, 1, 2), (2, 3, 1), (700, 7, 3), (300_000, 2, 1), (67, 3969, 10), (3, 300_000, 2)]

@@ -25,10 +25,9 @@ from privmix.plans.plan import Plan
 from privmix.plans.rows import ReleasePlan
 from privmix.releases import folder as release_folder
 from privmix.releases.api import release_to_folder
-from privmix.releases.arrays import arrays_bytes
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import CENTRE_FILE, file_hash, load_release
-from privmix.releases.shards import write_shard
+from privmix.releases.shards import arrays_bytes, write_shard
 from privmix.releases.verify import verify_release
 from tests.refusals import refuses
 from tests.releases.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_records, own_options, replant

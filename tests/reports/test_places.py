@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from privmix.reports.page import render_page
-from privmix.reports.places import last_name, public_command, public_values
-from privmix.reports.records import RunRecord
+from privmix.reports.records import RunRecord, last_name, public_command, public_values
 
 SECRET = "hiv-clinic"
 PLACES = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privmix.reports.fields import RecordFields
+from privmix.reports.records import RecordFields
 from privmix.reports.sentences import belief, meaning, odds, percent_up, power_of_ten
 
 # Decimals are the nearest floats of what they say, no more exactly.

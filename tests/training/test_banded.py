@@ -17,7 +17,7 @@ from privmix.accounting import Adjacency
 from privmix.attacks.noise_scale import AS_CERTIFIED, audit_noise
 from privmix.audits.bounds import proven_epsilon
 from privmix.errors import InvalidInput
-from privmix.mechanisms.factorisation import square_root
+from privmix.mechanisms.noise import square_root
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches

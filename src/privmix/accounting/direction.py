@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from privmix.accounting.blocks import least_variance
 from privmix.accounting.compose import TiltedSum, compose
-from privmix.accounting.queries import Query
+from privmix.accounting.queries import Query, least_variance
 from privmix.accounting.tilting import Cumulants, Tilted
 
 # Share of delta that each query's tails, and what lies above the window, may take.

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from privmix.accounting.base import UnsupportedEvent, flatten, shift_of
 from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian, Repeated
-from privmix.accounting.pure import PureAccountant
+from privmix.accounting.renyi import PureAccountant
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.fields import Checked, Number, Positive, Rate, Whole, read
 
@@ -102,7 +102,7 @@ class GaussianFilter(Checked):
     @staticmethod
     def of(epsilon: float, delta: float) -> GaussianFilter:
         """Return the largest filter that is (``epsilon``, ``delta``)-DP with a quarter of delta for the tails."""
-        from privmix.accounting.gdp_cover import profile
+        from privmix.accounting.gdp import profile
 
         slack = -math.log1p(-_SLACK_SHARE * delta)
         low, high = 0.0, 1.0
@@ -121,7 +121,7 @@ class GaussianFilter(Checked):
         """Gaussian queries and bounded mechanisms by formula, everything else by its privacy profile."""
         from scipy.special import ndtri
 
-        from privmix.accounting.gdp_cover import covering_share
+        from privmix.accounting.gdp import covering_share
 
         shift = shift_of(adjacency)
         amount, slack, rest = 0.0, 0.0, []
@@ -142,7 +142,7 @@ class GaussianFilter(Checked):
 
     def epsilon(self, spent: Cost, delta: float) -> float:
         """By the profile of what was spent."""
-        from privmix.accounting.gdp_cover import profile
+        from privmix.accounting.gdp import profile
 
         if spent.amount == spent.slack == 0:
             return 0.0
@@ -190,7 +190,7 @@ class RenyiFilter(Checked):
 
     def cost(self, event: Event, adjacency: Adjacency) -> Cost:
         """Its Renyi divergence at the filter's order."""
-        from privmix.accounting.rdp import RdpAccountant
+        from privmix.accounting.renyi import RdpAccountant
 
         amount, rest = 0.0, []
         for leaf, count in flatten(event).items():

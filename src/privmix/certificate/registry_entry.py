@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from privmix.certificate.about import about_of, yaml_number
-from privmix.certificate.as_gdp import as_gdp
 from privmix.certificate.certificate import MODEL, Certificate
-from privmix.certificate.guarantee import Guarantee
+from privmix.certificate.guarantee import Guarantee, as_gdp
 from privmix.errors import InvalidInput
 from privmix.rounding import exact, rounded_up
 

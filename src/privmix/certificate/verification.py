@@ -9,8 +9,7 @@ from typing import Any, Final, Protocol
 
 from privmix.accounting.base import PrivacyCost
 from privmix.certificate.certificate import Certificate
-from privmix.certificate.replay_end import Ended, sealed_state
-from privmix.certificate.sealed_key import Commitment, commitment_of
+from privmix.certificate.sealed_key import Commitment, Ended, commitment_of, sealed_state
 from privmix.mechanisms.plan import RECORD, Unit, relation_of
 from privmix.rounding import exact, rounded_up
 from privmix.shown import Bar, Bars, Shown

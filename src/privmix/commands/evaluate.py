@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from privmix.jobs.dataset import Dataset
     from privmix.jobs.models import Model
     from privmix.jobs.quality import Quality
-    from privmix.learning.reference import Reference
+    from privmix.learning.records import Reference
 
 _GROUP_STEP: Final = 65_536
 _MOST_GROUPS: Final = 1000
@@ -202,7 +202,7 @@ def _quality_of(classifier: Any, records: PrivateRecords, classes: tuple[str, ..
 def _fitted_without_privacy(model: Model, records: PrivateRecords) -> Reference:
     """Return the reference for a model; a trained network is compared with a linear discriminant of its features."""
     from privmix.learning.base import ReleaseLearner
-    from privmix.learning.reference import without_privacy
+    from privmix.learning.records import without_privacy
 
     learner = model.classifier
     if isinstance(learner, ReleaseLearner):

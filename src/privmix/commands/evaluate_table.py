@@ -101,7 +101,7 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         from privmix.jobs.sampling import checked_table, sampled
         from privmix.jobs.table_quality import table_quality
         from privmix.learning.base import ReleaseFacts
-        from privmix.releases.at_hand import dataset_of
+        from privmix.releases.series_chain import dataset_of
 
         dataset = dataset_of(self.release)
         extractor, _ = checked_table(dataset, self.records, self.label, self.seed)

@@ -94,7 +94,7 @@ class ExtractFeatures(Columns, Command[ExtractedFeatures]):
     def run(self, progress: Progress) -> ExtractedFeatures:
         from privmix.data.held import stream_of
         from privmix.data.spool import Spool
-        from privmix.engine.shared_places import check_places
+        from privmix.engine.cluster import check_places
         from privmix.features.base import parse_features
         from privmix.jobs.dataset import open_dataset
         from privmix.jobs.features import features_on_disk

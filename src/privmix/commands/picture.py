@@ -62,7 +62,7 @@ class Picture(Recorded, ModelFiles, Command["ClassPictures | ClassTexts"]):
         from privmix.jobs.places import check_figure
         from privmix.learning.class_means import class_means
         from privmix.learning.inverse import InverseConfig
-        from privmix.releases.at_hand import dataset_of
+        from privmix.releases.series_chain import dataset_of
 
         self.check_record()
         place = None if self.figure is None else Path(self.figure)

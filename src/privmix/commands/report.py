@@ -15,7 +15,7 @@ from privmix.jobs.places import check_writable
 from privmix.jobs.recording import Measured
 from privmix.options import option
 from privmix.progress import Progress
-from privmix.reports.context import AUDIENCES, OWNER, PUBLIC
+from privmix.reports.panel import AUDIENCES, OWNER, PUBLIC
 from privmix.reports.records import RECORDS_FOLDER, RunRecord, public_records, read_records
 from privmix.shown import Shown
 

@@ -95,7 +95,7 @@ def _end_checked(checked: CheckedFolder, key: PublicKey) -> CheckedFolder:
     Raises:
         InvalidInput: there is such a statement, and ``key`` does not sign it.
     """
-    from privmix.certificate.replay_end import ENDED_FILE, sealed_words
+    from privmix.certificate.sealed_key import ENDED_FILE, sealed_words
 
     held = checked.held
     if held is None or held.sealed is None or held.ended is None or held.ended.key_id != key.key_id:

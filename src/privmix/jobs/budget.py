@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from privmix.accounting.events import Adjacency, Event
-from privmix.certificate.reservation import ReservationNote
+from privmix.certificate.notes import ReservationNote
 from privmix.errors import InvalidInput, Unquoted, check_integer
 from privmix.jobs.dataset import Dataset
 from privmix.ledger.contents import DataIdentity

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.ledger_total import LedgerTotal
-from privmix.certificate.replay_end import ENDED_FILE, read_end, sealed_words
-from privmix.certificate.sealed_key import commitment_of
+from privmix.certificate.sealed_key import ENDED_FILE, commitment_of, read_end, sealed_words
 from privmix.certificate.signing import Subject
 from privmix.certificate.verification import Verification
 from privmix.features.spec import wanted_model

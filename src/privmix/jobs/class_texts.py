@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
-from privmix.learning.class_prior import ClassPrior
+from privmix.learning.class_statistics import ClassPrior
 from privmix.publication.dataset import ReleasedDataset
 from privmix.untrusted import MEBIBYTE, parse_json, read_plain
 

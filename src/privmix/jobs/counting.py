@@ -25,7 +25,7 @@ from privmix.jobs.work import RunKey
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.private_count import PrivateCount, private_count
 from privmix.mechanisms.run import Run
-from privmix.mechanisms.run_place import RunState
+from privmix.mechanisms.run_folder import RunState
 
 STAND_IN: Final = 2**23
 """Stand-in for a count that is not paid for yet: above every setting's need, within every design's limit."""

@@ -28,7 +28,7 @@ from privmix.learning.model_io import MODEL_FOLDER
 from privmix.plans.registry import design_named
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
-from privmix.releases.at_hand import dataset_of
+from privmix.releases.series_chain import dataset_of
 
 # Longer than any features are: nothing is clipped any more.
 _UNCLIPPED: Final = 1e30

@@ -29,9 +29,8 @@ from privmix.named import in_words
 from privmix.planning.choice import Candidate, PlannerChoice, labels
 from privmix.planning.config import ReleaseConfig, degree_by_theory
 from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
-from privmix.planning.planner import choose_design
+from privmix.planning.planner import TableChoice, choose_design, choose_table
 from privmix.planning.table import forecast_table
-from privmix.planning.table_choice import TableChoice, choose_table
 from privmix.planning.theory import best_mixup_degree
 from privmix.progress import Progress, silent
 from privmix.reports.pictures import draw_predictions

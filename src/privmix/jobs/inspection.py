@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from privmix.certificate.about import about_of
-from privmix.certificate.as_gdp import as_gdp
 from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.certificate.certificate import MODEL, Certificate
-from privmix.certificate.guarantee import Guarantee
+from privmix.certificate.guarantee import Guarantee, as_gdp
 from privmix.certificate.registry_entry import as_yaml, missing, registry_entry
 from privmix.errors import InvalidInput
 from privmix.features.spec import drafted_statements, title_of, wanted_model

@@ -32,7 +32,7 @@ from privmix.jobs.work import Done, PlannedJob, Work
 from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run import Run
-from privmix.mechanisms.run_place import RunState
+from privmix.mechanisms.run_folder import RunState
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent

@@ -23,7 +23,7 @@ from privmix.learning.class_means import COARSE, NOTHING, ClassMeans, class_scor
 from privmix.learning.inverse import InverseConfig, inverse_images
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
-from privmix.reports.images import data_uri, side_for, small_image, stored_images
+from privmix.reports.blocks import data_uri, side_for, small_image, stored_images
 from privmix.reports.pictures import draw_class_pictures
 from privmix.shown import Bar, Bars, ImageStrip
 

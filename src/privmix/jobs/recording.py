@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.packages import package_version
-from privmix.reports.places import last_name
-from privmix.reports.records import RunRecord, write_record
+from privmix.reports.records import RunRecord, last_name, write_record
 from privmix.shown import Shown
 
 _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "scikit-learn", "torch")

@@ -17,8 +17,8 @@ from privmix.certificate.certificate import Certificate
 from privmix.certificate.guarantee import Guarantee
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.data.store import FeatureStore
+from privmix.engine.cluster import check_places
 from privmix.engine.rows import PrivateRecords
-from privmix.engine.shared_places import check_places
 from privmix.errors import WITHHELD, InvalidInput, warn
 from privmix.features.base import Extractor
 from privmix.features.projected import Projected
@@ -38,7 +38,7 @@ from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import PlannedJob, RunKey, Work
 from privmix.learning.table_model import LARGEST_TABLE
 from privmix.mechanisms.plan import relation_of, unit_of
-from privmix.mechanisms.run_place import RunState
+from privmix.mechanisms.run_folder import RunState
 from privmix.planning.choice import PlannerChoice
 from privmix.planning.config import WHY, ReleaseConfig
 from privmix.planning.table import TableForecast, few_for_noise, forecast_table
@@ -53,7 +53,7 @@ from privmix.scratch import ScratchFolder
 from privmix.shown import Picture, Shown
 
 if TYPE_CHECKING:
-    from privmix.planning.table_choice import TableChoice
+    from privmix.planning.planner import TableChoice
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -288,7 +288,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     def _for_table(self, config: ReleaseConfig) -> TableChoice:
         """How the planner divides the budget for a table; by its specification alone."""
-        from privmix.planning.table_choice import choose_table
+        from privmix.planning.planner import choose_table
 
         assert isinstance(self.reader, Tabular)
         model, _ = declared_model(config, self.assumed, self.reader)

@@ -159,7 +159,7 @@ class Release(Shown):
         """Labelled records that fit the release, for learners that cannot correct for noise.
 
         Features are drawn from the denoised statistics of the classes, labels are those of :func:`privmix.fit`; see
-        :func:`privmix.learning.sampling.sample_records`. They cost no privacy, and none is a person's record.
+        :func:`privmix.learning.records.sample_records`. They cost no privacy, and none is a person's record.
 
         Args:
             records: number of records; more bring a learner nearer to the accuracy of ``fit``.
@@ -171,7 +171,7 @@ class Release(Shown):
         # A user who only makes a release needs no learner.
         from privmix.jobs.fitting import fitted
         from privmix.learning.base import ReleaseLearner
-        from privmix.learning.sampling import sample_records
+        from privmix.learning.records import sample_records
 
         model = fitted(self)
         assert isinstance(model.classifier, ReleaseLearner)

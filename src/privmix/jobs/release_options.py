@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from privmix.certificate.about import About
     from privmix.certificate.sealed_key import Auditor
     from privmix.features.base import Extractor
-    from privmix.learning.holdings import Holdings
+    from privmix.learning.data_model import Holdings
     from privmix.ledger.ledger import Ledger
     from privmix.plans.design import Design
 
@@ -100,7 +100,7 @@ class Assumptions:
         if self.records_per_person is None:
             return None
         # Imported here: options are listed without it.
-        from privmix.learning.holdings import Holdings
+        from privmix.learning.data_model import Holdings
 
         with in_terms_of({"records_per_person": "assume records_per_person"}):
             return Holdings.of(self.records_per_person)

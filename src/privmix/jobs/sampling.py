@@ -22,7 +22,7 @@ from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.publication.dataset import HasDataset, ReleasedDataset
 from privmix.publication.second_moments import SecondMoments
-from privmix.releases.at_hand import dataset_of
+from privmix.releases.series_chain import dataset_of
 from privmix.shown import Shown
 
 LABEL: Final = "label"

@@ -19,7 +19,7 @@ from privmix.jobs.places import check_writable
 from privmix.jobs.release import Planned, ReleaseJob, job_of, made_release
 from privmix.jobs.release_folder import Release
 from privmix.jobs.work import Work
-from privmix.mechanisms.run_place import RunState
+from privmix.mechanisms.run_folder import RunState
 from privmix.planning.config import ReleaseConfig
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan

@@ -12,7 +12,7 @@ from privmix.errors import PrivmixError
 from privmix.jobs.budget import Charge
 from privmix.ledger.ledger import Budget
 from privmix.mechanisms.run import Run
-from privmix.mechanisms.run_place import RunState
+from privmix.mechanisms.run_folder import RunState
 from privmix.rounding import exact, rounded_down, rounded_up
 
 _ATTRIBUTE: Final = "spent"

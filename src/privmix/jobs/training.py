@@ -32,7 +32,7 @@ from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Done, PlannedJob, RunKey, Work
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.private_count import CountQuery
-from privmix.mechanisms.run_place import RunState
+from privmix.mechanisms.run_folder import RunState
 from privmix.progress import Progress, silent
 from privmix.rounding import exact
 from privmix.shown import Bars, Shown

@@ -64,7 +64,7 @@ def transformed(
     from privmix.features.spec import feature_names, from_spec
     from privmix.jobs.dataset import open_unlabelled
     from privmix.learning.base import ReleaseFacts
-    from privmix.releases.at_hand import dataset_of
+    from privmix.releases.series_chain import dataset_of
 
     facts = ReleaseFacts.of(dataset_of(release))
     extractor = from_spec(facts.extractor, features_model, arrays=facts.extractor_arrays)

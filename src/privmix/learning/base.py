@@ -17,8 +17,7 @@ from scipy.special import softmax
 from privmix._registry import Registry
 from privmix.errors import InvalidInput, NotPrivateWarning
 from privmix.learning.calibration import temperature_of
-from privmix.learning.class_prior import ClassPrior
-from privmix.learning.class_statistics import class_statistics
+from privmix.learning.class_statistics import ClassPrior, class_statistics
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule
 from privmix.learning.rows import as_release, slices

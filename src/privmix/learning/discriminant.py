@@ -44,10 +44,10 @@ class DiscriminantClassifier(LinearLearner):
        between classes out of T. A term of E counts by the shares to which matrix and mean are known. Class k has the
        score w_k'x - w_k'm_k / 2 + log p_k.
 
-    A :class:`~privmix.learning.class_prior.ClassPrior` gives step 2 public points p_k, counted from their mean. Class
+    A ``ClassPrior`` gives step 2 public points p_k, counted from their mean. Class
     means are then draws from N(a p_k, b_i t_i), with a ~ N(0, 1) inferred from the released means. Steps 2 and 3 hold
     for z_ki - a p_ki, to which a p_ki is added again (a p_ki / r_i in the coefficients). With class sums, which have no
-    T, points are another measurement of the means (:func:`~privmix.learning.class_prior.measured_twice`).
+    T, points are another measurement of the means (:func:`~privmix.learning.class_statistics.measured_twice`).
 
     Without noise this is linear discriminant analysis, up to the sampling error in step 2. No constant is chosen by
     accuracy: b, q and the spectrum of T maximise the likelihood of the released numbers. Rows of a single class each

@@ -18,7 +18,7 @@ from safetensors.numpy import save as dump_tensors
 from privmix.errors import InvalidInput, StorageError, check_integer, check_number
 from privmix.folders import FolderKind
 from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner, check_arrays
-from privmix.learning.class_prior import SOURCE
+from privmix.learning.class_statistics import SOURCE
 from privmix.publication.dataset import RecordTransform
 from privmix.untrusted import array_shapes, check_texts, open_plain, read_json
 

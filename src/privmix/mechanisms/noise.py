@@ -1,4 +1,4 @@
-"""Noise on a public lattice, so that floating-point rounding shows nothing of the sums it is added to.
+"""Noise on a public lattice, so that rounding shows nothing of a sum, and its factorisation for cumulative sums.
 
 A float plus float noise can betray the sum (Mironov 2012). Here sums are exact integers (multiples of a public grid
 step) and noise is rounded first. Then ``round(sum + noise) == sum + round(noise)`` is the ideal continuous mechanism
@@ -13,18 +13,31 @@ here):
   about 44 scales (2**-64). Pure epsilon strictly holds with such a delta on top, once for every number released.
 * The time a draw takes depends on its value: an adversary who measures time or reads memory is not covered. Secrecy of
   the bits is the streams' part (:mod:`privmix.mechanisms.streams`).
+
+Released are y_t = x_1 + ... + x_t + (B z)_t for t = 1..T, z_1..z_T independent Gaussian noise. With C = B^-1 A that is
+B (C x + z), a function of the Gaussian query C x + z. One record, being in one x_s, affects one column of C (Denisov et
+al. 2022). B and C are both the square root of A, a Toeplitz matrix with the coefficients binom(2k, k) / 4^k (Henzinger,
+Upadhyay and Upadhyay 2023; Fichtenberger, Henzinger and Upadhyay 2023).
+
+Noise is rounded after the sum B z: sums x are whole, so round(A x + B z) = A x + round(B z), the rounded ideal
+mechanism. With each z_t rounded instead, A x + B z would lie in a set of points that depends on x. With T = 2, B = (1,
+0; 1/2, 1) and whole z, the parity of 2 y_2 is that of z_1 = y_1 - x_1. It reveals the parity of x_1.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import lru_cache
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import WITHHELD, InvalidInput, check_number
 from privmix.fields import Checked, Whole
+from privmix.mechanisms.streams import SecretStreams
 
 _EXACT_FLOAT64 = 2**53
 # The largest draw is below 2**6 scales, so noise and any exact sum of this size still fit in float64's integers.
@@ -92,4 +105,97 @@ def laplace_on_lattice(
     pairs = generator.standard_exponential((*np.atleast_1d(shape), 2))
     noise = pairs[..., 0] - pairs[..., 1]
     noise *= scale
+    return np.rint(noise, out=noise)
+
+
+MOST_STEPS: Final = 1000
+# The most that rounding of B's coefficients, and of the norm itself, may add to a column norm of C: see `sensitivity`.
+_ROUNDING: Final = 2.0**-30
+
+
+def square_root(count: int) -> NDArray[np.float64]:
+    """Return the first coefficients of the Toeplitz square root of the triangle of ones, binom(2k, k) / 4^k."""
+    k = np.arange(1, count)
+    return np.cumprod(np.concatenate([[1.0], (2 * k - 1) / (2 * k)]))
+
+
+@lru_cache(maxsize=64)
+def _coefficients(count: int) -> tuple[float, ...]:
+    return tuple(square_root(count).tolist())
+
+
+@dataclass(frozen=True)
+class SquareRoot(Checked):
+    """The square-root factorisation for T cumulative sums.
+
+    Formal guarantees:
+        * ``sensitivity`` is an upper bound on every column norm of C = B^-1 A, B being the matrix of float64 numbers
+          that noise is really multiplied with;
+        * a record in one of the T sums moves C x by at most that times its own bound, whichever it is in.
+    """
+
+    steps: Annotated[int, Whole(1, MOST_STEPS)]
+
+    @property
+    def coefficients(self) -> NDArray[np.float64]:
+        """(T,) of B, and up to rounding of C: entry (t, s) is number t - s."""
+        return square_root(self.steps)
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest column norm of C, which is that of its first column, rounded up."""
+        # B', float64's B, has coefficients off by at most 2 k of themselves times 2^-53 < 2^-42. With F = B' - B, C' =
+        # B'^-1 A = (I + B^-1 F)^-1 C. Coefficients of B^-1 are those of sqrt(1 - x), whose sizes sum to 2 at most;
+        # those of B to at most 1 + 2 sqrt(T) < 2^6.01. So B^-1 F has an operator norm below 2^-34, and columns of C'
+        # are longer than those of C by less than a factor 1 / (1 - 2^-34). The factor here, 1 + 2^-30, covers that and
+        # the rounding of this very sum.
+        return math.sqrt(math.fsum(value * value for value in _coefficients(self.steps))) * (1 + _ROUNDING)
+
+    def row_norm(self, step: int) -> float:
+        """Return the standard deviation of (B z)_t for z of variance 1; t from 1 to T."""
+        return math.sqrt(math.fsum(value * value for value in _coefficients(self.steps)[:step]))
+
+    def growth(self, step: int) -> float:
+        """Return the standard deviation of the noise in sum t over that of one query at the price of all T sums."""
+        return self.sensitivity * self.row_norm(step)
+
+    def weights(self, step: int) -> tuple[float, ...]:
+        """Row t of B, up to its diagonal: what z_1, ..., z_t are multiplied with."""
+        return _coefficients(self.steps)[:step][::-1]
+
+
+def correlated_noise(
+    streams: SecretStreams,
+    purpose: str,
+    number: Sequence[int],
+    shape: int | tuple[int, ...],
+    std: float,
+    factor: SquareRoot,
+    step: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Noise of the sums t and t - 1, whole numbers: round((B z)_t), round((B z)_(t-1)); ``std`` of z in lattice steps.
+
+    Formal guarantees:
+        * Right law: z has independent entries N(0, std^2), to the precision of
+          :func:`privmix.mechanisms.noise.gaussian_on_lattice`. The rounding of products and sums in float64 is of the
+          order of the error of draws.
+        * Remade: a function of key, purpose, numbers and t alone. The noise of t - 1 is to the last bit the noise that
+          step t - 1 got; only the key has to be kept for earlier steps.
+    """
+    # The streams of `purpose` serve nothing else; `number` follows the step in their names. t >= 1; noise before it is
+    # 0.
+    now, before = np.zeros(shape), np.zeros(shape)
+    own, earlier = factor.weights(step), factor.weights(step - 1)
+    drawn: NDArray[np.float64] = np.empty(shape)
+    for number_of_step in range(1, step + 1):
+        with streams.lent(purpose, number_of_step, *number) as generator:
+            generator.standard_normal(out=drawn)
+        drawn *= std
+        now += own[number_of_step - 1] * drawn
+        if number_of_step < step:
+            before += earlier[number_of_step - 1] * drawn
+    return _whole(now), _whole(before)
+
+
+def _whole(noise: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.rint(noise, out=noise)

@@ -29,8 +29,18 @@ from typing import Any, ClassVar, Final, Self
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError
 from privmix.folders import put_in_place, sync_folder
 from privmix.held_folders import FolderLost, hold
-from privmix.mechanisms.run_folder import RunFolder, beside, check_same, damaged, is_whole, storage_errors
-from privmix.mechanisms.run_place import MARK, VERSION, RunPlace, RunState
+from privmix.mechanisms.run_folder import (
+    MARK,
+    VERSION,
+    RunFolder,
+    RunPlace,
+    RunState,
+    beside,
+    check_same,
+    damaged,
+    is_whole,
+    storage_errors,
+)
 from privmix.mechanisms.streams import SecretStreams
 from privmix.packages import package_version
 

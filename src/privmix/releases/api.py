@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privmix.certificate.certificate import Certificate
-from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.certificate.notes import ReservationNote, mode_of
 from privmix.engine.engines import make_engine
 from privmix.engine.records import RecordSource
 from privmix.errors import InvalidInput

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from privmix.certificate.about import LICENCE_FILE, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE
-from privmix.certificate.replay_end import ENDED_FILE
+from privmix.certificate.sealed_key import ENDED_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.engine.rows import RowBlock
 from privmix.errors import InvalidInput, StorageError
@@ -34,9 +34,8 @@ from privmix.plans.registry import made_by
 from privmix.private_files import PrivateFolder
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import from_arrays, to_arrays
-from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
 from privmix.releases.certificate import PICTURE_FILE, read_certificate, told_in_shards
-from privmix.releases.shards import ShardForm, Told, read_shard, write_shard
+from privmix.releases.shards import Shapes, ShardForm, Told, arrays_bytes, read_arrays, read_shard, write_shard
 from privmix.untrusted import all_finite, check_listing, open_plain
 
 DATA_FOLDER: Final = "data"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privmix.certificate.about import LICENCE_FILE, About, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
-from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.certificate.notes import ReservationNote, mode_of
 from privmix.certificate.sealed_key import SEALED_FILE, Auditor, Commitment, Terms, bound_to, commitment_of
 from privmix.engine.engines import make_engine
 from privmix.engine.grouping import by_person
@@ -29,13 +29,11 @@ from privmix.errors import InvalidInput
 from privmix.features.spec import arrays_beside, check_carried, stated_names
 from privmix.fields import stored
 from privmix.mechanisms.run import Run
-from privmix.mechanisms.run_folder import beside, run_folder_of
-from privmix.mechanisms.run_place import CertifiedContents, RunState
+from privmix.mechanisms.run_folder import CertifiedContents, RunState, beside, run_folder_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.named import check_plan
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
-from privmix.releases.arrays import arrays_bytes, read_arrays
 from privmix.releases.card import data_card, mixes
 from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_in_schema, read_certificate
 from privmix.releases.folder import (
@@ -52,6 +50,7 @@ from privmix.releases.folder import (
     write_certificate,
 )
 from privmix.releases.series import SeriesStep
+from privmix.releases.shards import arrays_bytes, read_arrays
 
 _SHARDS, _FEATURES = "run.shards", "features"
 _UNLISTED: Final = (CERTIFICATE_FILE, CARD_FILE, CROISSANT_FILE)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.certificate.certificate import CERTIFICATE_FILE
-from privmix.certificate.series import SeriesLink
+from privmix.certificate.notes import SeriesLink
 from privmix.designs.series.engine import Before
 from privmix.designs.series.plan import SeriesPlan
 from privmix.errors import WITHHELD, InvalidInput

@@ -1,4 +1,4 @@
-"""The releases of a folder, once they are the steps of one series."""
+"""Releases as an argument: one, or those of a folder, once they are the steps of one series."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from privmix.certificate.certificate import Certificate
-from privmix.certificate.series import SeriesLink, link_of
+from privmix.certificate.notes import SeriesLink, link_of
 from privmix.certificate.verification import Verification
 from privmix.designs.series.plan import SeriesPlan
+from privmix.designs.series.released import together
 from privmix.errors import InvalidInput, StorageError
 from privmix.plans.named import plan_from_dict
 from privmix.progress import Progress, silent
+from privmix.publication.dataset import HasDataset, ReleasedDataset
+from privmix.publication.second_moments import SecondMoments
 from privmix.releases.certificate import read_certificate
-from privmix.releases.folder import CENTRE_FILE
-from privmix.releases.series import FIELD, place_of_step
+from privmix.releases.folder import CENTRE_FILE, load_release, read_beside
+from privmix.releases.series import FIELD, is_series, place_of_step
 from privmix.releases.verify import verify_release
 
 _STEP: Final = re.compile(r"step-(\d{3,4})\Z")
@@ -117,3 +120,33 @@ def _link(certificate: Certificate) -> SeriesLink:
 
 def _centre(certificate: Certificate) -> list[str]:
     return [item["sha256"] for item in certificate.files if item["file"] == CENTRE_FILE]
+
+
+def dataset_of(release: ReleasedDataset | HasDataset | str | Path) -> ReleasedDataset:
+    """Return the dataset of a release, or of all releases of a series together; errors as :func:`load_release`."""
+    if isinstance(release, ReleasedDataset):
+        return release
+    if isinstance(release, HasDataset):
+        return release.dataset
+    return load_series(release) if is_series(Path(release)) else load_release(release)
+
+
+def load_series(folder: str | Path) -> ReleasedDataset:
+    """Read the newest release of a series in ``folder``, with moments of less noise from the earlier ones.
+
+    Its rows are those sampled of the newest alone; see :func:`privmix.designs.series.released.together`.
+
+    Formal guarantees:
+        * nothing but released numbers is read, and those are what the certificates list;
+        * releases that are not the steps of one series, one after another from the first on, are refused.
+    """
+    chain = linked(Path(folder))
+    last, newest = chain[-1], load_release(chain[-1].place)
+    if newest.certificate is None or newest.certificate.id != last.certificate.id:
+        raise StorageError(f"{FIELD}: {last.place} was replaced by another release meanwhile; put the first one back")
+
+    def steps() -> Iterator[SecondMoments]:
+        for one in chain:
+            yield read_beside(one.place, one.plan, one.certificate)
+
+    return replace(newest, beside=together(last.plan, steps).moments)

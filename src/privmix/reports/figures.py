@@ -12,9 +12,9 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from privmix.reports.pictures import BLUE, GREEN, INK, MUTED, PAPER, VERMILION, drawing, inline
 from privmix.reports.sentences import figure as number_text
 from privmix.reports.sentences import percent
-from privmix.reports.style import BLUE, GREEN, INK, MUTED, PAPER, VERMILION, drawing, inline
 from privmix.rounding import percent_up, rounded_down, rounded_up
 
 _LEAST_DELTA = 1e-12

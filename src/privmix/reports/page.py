@@ -27,14 +27,11 @@ from privmix.reports.blocks import (
     Section,
     Table,
 )
-from privmix.reports.context import AUDIENCES, OWNER, Context, ShownRecord
-from privmix.reports.fields import flat
-from privmix.reports.panel import PANELS, panel_sections, panels
-from privmix.reports.panels import delta_curve, guarantee_section, headline, owners_words
+from privmix.reports.panel import AUDIENCES, OWNER, PANELS, Context, ShownRecord, panel_sections, panels
+from privmix.reports.panels import budget_section, delta_curve, guarantee_section, headline, owners_words
 from privmix.reports.panels_audit import by_curve
-from privmix.reports.panels_budget import budget_section
 from privmix.reports.panels_utility import usefulness_section
-from privmix.reports.records import RunRecord
+from privmix.reports.records import RunRecord, flat
 from privmix.reports.sentences import capitalised, percent
 from privmix.rounding import rounded_down, rounded_up
 

@@ -1,12 +1,14 @@
-"""Run records: one JSON file a measurement, the only source of reports; see :func:`public_records`."""
+"""Run records: one JSON file a measurement, the only source of reports (see :func:`public_records`)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import shlex
 import sys
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +19,198 @@ from privmix.fields import By, Checked, Choice, Coded, Switch, Text, Words, chec
 from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.untrusted import MEBIBYTE, read_json
+
+_SCHEME: Final = re.compile(r"[A-Za-z][\w+.:-]*://")
+# `@FILE` and `extractor:FILE`; one letter and a colon is a drive.
+_PREFIX: Final = re.compile(r"@|[A-Za-z][\w.+-]+:")
+
+# Fields whose lists are names that certificates publish as well.
+_NAMES: Final = ("classes", "columns")
+
+
+def last_name(text: str) -> str:
+    """Return a file, folder or address without the way to it; other text as it is.
+
+    Formal guarantees:
+        * nothing before the last separator of a path is kept, and no host, user, password or query of an address. The
+          same applies after ``@``, ``name:`` or a comma.
+
+    Example:
+        >>> last_name("scattering:ycbcr,mirror"), last_name("s3://ann:secret@bucket/hiv/train.csv?token=1")
+        ('scattering:ycbcr,mirror', 'train.csv')
+    """
+    if scheme := _SCHEME.search(text):
+        _, slash, path = re.split(r"[?#]", text[scheme.end() :], maxsplit=1)[0].rstrip("/").partition("/")
+        # A password may hold a slash.
+        return path.rpartition("/")[2].rpartition("@")[2] if slash else text[: scheme.end()]
+    return ",".join(_last(part) for part in text.split(","))
+
+
+def public_command(command: str) -> str:
+    """Return a command line with places as last names; a text that is no command line is dropped."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    shown = []
+    for word in words:
+        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        shown.append(option + equals + last_name(value))
+    return shlex.join(shown)
+
+
+def public_values(values: Any) -> Any:
+    """Return JSON values with every text as a last name, at any depth."""
+    # Classes and columns stay whole: certificates hold them too, and `n/a` or `BMI (kg/m2)` are no paths.
+    if isinstance(values, str):
+        return last_name(values)
+    if isinstance(values, Mapping):
+        return {key: value if _are_names(key, value) else public_values(value) for key, value in values.items()}
+    return [public_values(value) for value in values] if isinstance(values, Sequence) else values
+
+
+def _are_names(key: Any, value: Any) -> bool:
+    # As one text they may be `@FILE`.
+    return key in _NAMES and isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _last(text: str) -> str:
+    prefix = found.group() if (found := _PREFIX.match(text)) else ""
+    rest = text[len(prefix) :]
+    if rest.startswith("~") and not re.search(r"[/\\]", rest):
+        # A user's home.
+        return prefix + "~"
+    if not re.search(r"[/\\]", rest):
+        return text
+    return prefix + (re.split(r"[/\\]", rest.rstrip("/\\"))[-1])
+
+
+# No measurement comes near; beyond it, drawing overflows.
+_LARGEST: Final = 1e100
+
+
+class RecordFields:
+    """JSON values by name; every reader returns None or an empty value for another type."""
+
+    def __init__(self, values: Any) -> None:
+        self._values: Mapping[str, Any] = values if isinstance(values, Mapping) else {}
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def number(self, name: str) -> float | None:
+        """Return a finite number, and none that nothing measures."""
+        return _number(self._values.get(name))
+
+    def text(self, name: str) -> str:
+        found = self._values.get(name)
+        return found if isinstance(found, str) else ""
+
+    def flag(self, name: str) -> bool:
+        """Whether the value is true, and nothing like it."""
+        return self._values.get(name) is True
+
+    def series(self, name: str) -> list[float]:
+        """Return a list of finite numbers; nothing unless all of them are."""
+        return _series(self._values.get(name))
+
+    def matrix(self, name: str) -> list[list[float]]:
+        """Return a square list of lists of finite numbers; nothing unless it is one."""
+        found = self._values.get(name)
+        rows = [_series(row) for row in found] if isinstance(found, list) else []
+        return rows if rows and all(len(row) == len(rows) for row in rows) else []
+
+    def texts(self, name: str) -> list[str]:
+        """Return a list of texts; nothing unless all of them are."""
+        found = self._values.get(name)
+        return found if isinstance(found, list) and all(isinstance(item, str) for item in found) else []
+
+    def fields(self, name: str) -> RecordFields:
+        return RecordFields(self._values.get(name))
+
+    def several(self, name: str) -> list[RecordFields]:
+        """Return a list of nested ones; what is none is left out."""
+        found = self._values.get(name)
+        return [RecordFields(item) for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+
+    def several_lists(self, name: str) -> list[list[RecordFields]]:
+        """Return a list of lists of nested ones; what is none is left out."""
+        found = self._values.get(name)
+        return [RecordFields({"row": row}).several("row") for row in found] if isinstance(found, list) else []
+
+    def numbers(self) -> dict[str, float]:
+        return {str(name): found for name, value in self._values.items() if (found := _number(value)) is not None}
+
+    def others(self, known: Collection[str]) -> dict[str, Any]:
+        """Values by name, without those of ``known`` and without lists and nested values."""
+        return {
+            str(name): value
+            for name, value in self._values.items()
+            if name not in known and isinstance(value, str | int | float | bool)
+        }
+
+    def curve(self, *names: str) -> list[list[float]]:
+        """Series of equal length, at least two long; nothing unless all of them are."""
+        found = [self.series(name) for name in names]
+        return found if len(found[0]) > 1 and len({len(values) for values in found}) == 1 else []
+
+
+def flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Return nested settings as rows of name and text, in order.
+
+    Example:
+        >>> flat({"plans": [{"m": 1, "rows": 9}, {"m": 4, "rows": 9}]})
+        [('plans.m', '1; 4'), ('plans.rows', '9')]
+    """
+    if isinstance(values, list) and values and all(isinstance(item, Mapping) for item in values):
+        return _side_by_side([dict(flat(item, prefix)) for item in values])
+    if isinstance(values, Mapping) and (values or not prefix):
+        return [
+            row for name, value in values.items() for row in flat(value, f"{prefix}.{name}" if prefix else str(name))
+        ]
+    return [(prefix, shown(values))]
+
+
+def _side_by_side(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
+    """Rows of several settings as one: what differs between them stands side by side."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    found = []
+    for name in names:
+        values = [row.get(name, "–") for row in rows]
+        found.append((name, values[0] if len(set(values)) == 1 else "; ".join(values)))
+    return found
+
+
+def shown(value: Any) -> str:
+    """Return a setting as people write it; long lists are cut, and marked as cut."""
+    if value is None or value == {}:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        most = 20
+        rest = f" and {len(value) - most} more" if len(value) > most else ""
+        return ", ".join(shown(item) for item in value[:most]) + rest
+    return str(value)
+
+
+def _series(found: Any) -> list[float]:
+    values = [_number(item) for item in found] if isinstance(found, list) else []
+    numbers = [value for value in values if value is not None]
+    return numbers if len(numbers) == len(values) else []
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if abs(number) <= _LARGEST else None
+
 
 FORMAT: Final = "privmix-record"
 SCHEMA_VERSION: Final = 1

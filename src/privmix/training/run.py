@@ -28,7 +28,7 @@ from privmix.certificate.certificate import CERTIFICATE_FILE
 from privmix.errors import InvalidInput, check_choice
 from privmix.folders import FolderKind
 from privmix.mechanisms.run import Run
-from privmix.mechanisms.run_place import CertifiedContents
+from privmix.mechanisms.run_folder import CertifiedContents
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.rounding import rounded_up

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.certificate.notes import ReservationNote, mode_of
 from privmix.devices import chosen_device
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.plan import check_price

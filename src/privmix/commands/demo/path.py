@@ -17,7 +17,7 @@ from privmix.commands.demo.attacks import attack_demo
 from privmix.commands.demo.steps import RELEASES, DemoDigits, Learned, run_demo
 from privmix.commands.report import report
 from privmix.progress import Progress
-from privmix.reports.context import PUBLIC
+from privmix.reports.panel import PUBLIC
 from privmix.reports.records import RECORDS_FOLDER
 from privmix.rounding import exact, rounded_down, rounded_up
 from privmix.shown import Shown

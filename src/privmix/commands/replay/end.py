@@ -13,8 +13,7 @@ from typing import Any, Final
 from privmix import private_files
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES
 from privmix.certificate.keys import PrivateKey
-from privmix.certificate.replay_end import ENDED_FILE, Ending, read_end, state_end
-from privmix.certificate.sealed_key import MOST_SEALED_BYTES, AuditorKey
+from privmix.certificate.sealed_key import ENDED_FILE, MOST_SEALED_BYTES, AuditorKey, Ending, read_end, state_end
 from privmix.commands.replay.remake import read_sealed, sealed_in, sealed_place
 from privmix.errors import InvalidInput, StorageError
 from privmix.held_folders import hold

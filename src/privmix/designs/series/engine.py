@@ -13,7 +13,7 @@ from privmix.designs.moments.engine import NOISE_ROWS, MomentPass, MomentsEngine
 from privmix.designs.series.plan import SeriesPlan
 from privmix.engine.rows import RowBlock
 from privmix.errors import InvalidInput
-from privmix.mechanisms.factorisation import correlated_noise
+from privmix.mechanisms.noise import correlated_noise
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.publication.second_moments import SecondMoments

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from privmix.designs.moments.plan import Moments, MomentsPlan
 from privmix.errors import InvalidInput
 from privmix.fields import By, Count, Share, Whole
-from privmix.mechanisms.factorisation import MOST_STEPS, SquareRoot
+from privmix.mechanisms.noise import MOST_STEPS, SquareRoot
 from privmix.options import described, option
 from privmix.plans.registry import register
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
@@ -36,7 +36,7 @@ class SeriesPlan(MomentsPlan):
     """Everything public about one step of a series before it runs.
 
     Released are the moments of :class:`MomentsPlan` of all records so far, with noise B z, centred by the first step's
-    mean (:mod:`privmix.mechanisms.factorisation`). The plans of all steps differ in ``counts`` and ``records`` alone.
+    mean (:mod:`privmix.mechanisms.noise`). The plans of all steps differ in ``counts`` and ``records`` alone.
     Each states the price of the series: all T steps are one Gaussian query at ``noise_multiplier``.
 
     Formal guarantees:

@@ -2,7 +2,7 @@
 
 For an entry of X'X, of X'Y or of the label sums let y_s be the value that step s released. N_s is the number of records
 so far, and m the entry's mean in the population. Then y = N m + e + z. Noise z has the known covariance s^2 R, R = B B'
-(:mod:`privmix.mechanisms.factorisation`). The sampling error e grows as a sum of independent records does: its
+(:mod:`privmix.mechanisms.noise`). The sampling error e grows as a sum of independent records does: its
 covariance is s^2 q K, K_st = min(N_s, N_t) / N_T. The best unbiased estimate of N_T m is w'y with w in proportion to (R
 + q K)^-1 N (Aitken 1936). A large q gives the newest release alone; q = 0 and 12 equal steps 0.81 of its variance.
 

@@ -20,7 +20,7 @@ from privmix.planning.config import ReleaseConfig
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.releases.certificate import read_certificate
-from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.research.collapse.measures import CollapseReport, measure_collapse
 from privmix.research.collapse.options import OF_RELEASES, CollapseOptions
 from privmix.research.known_rows import released_plan

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from privmix.reports.blocks import Block, Card, ColumnsBlock, Figure, KeyBlock, NumberBlock, Numbers, Table
-from privmix.reports.context import Context, ShownRecord
-from privmix.reports.fields import RecordFields
 from privmix.reports.figures import draw_histogram
-from privmix.reports.panel import PANELS, Panel
+from privmix.reports.panel import PANELS, Context, Panel, ShownRecord
 from privmix.reports.panels import card_of
+from privmix.reports.pictures import SERIES
+from privmix.reports.records import RecordFields
 from privmix.reports.sentences import figure
-from privmix.reports.style import SERIES
 
 
 @PANELS.register

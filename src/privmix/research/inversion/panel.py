@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from privmix.reports.blocks import Block, Card, Table
-from privmix.reports.context import Context, ShownRecord
-from privmix.reports.images import pictures_of
-from privmix.reports.panel import PANELS, Panel
+from privmix.reports.blocks import Block, Card, Table, pictures_of
+from privmix.reports.panel import PANELS, Context, Panel, ShownRecord
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import figure
 

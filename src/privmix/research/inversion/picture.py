@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.reports.style import new_figure, save_figure
+from privmix.reports.pictures import new_figure, save_figure
 
 _PIXEL = np.dtype(np.uint8)
 

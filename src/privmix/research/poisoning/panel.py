@@ -10,12 +10,11 @@ from markupsafe import Markup
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from privmix.reports.blocks import Block, Card, ColumnsBlock, Figure, KeyBlock, NumberBlock, Numbers, Paragraphs, Table
-from privmix.reports.context import Context, ShownRecord
-from privmix.reports.fields import RecordFields
-from privmix.reports.panel import PANELS, Panel
+from privmix.reports.panel import PANELS, Context, Panel, ShownRecord
 from privmix.reports.panels import card_of
+from privmix.reports.pictures import BLUE, INK, MUTED, PAPER, VERMILION, drawing, inline
+from privmix.reports.records import RecordFields
 from privmix.reports.sentences import capitalised, figure, percent
-from privmix.reports.style import BLUE, INK, MUTED, PAPER, VERMILION, drawing, inline
 from privmix.rounding import percent_up
 
 # More rows than this are a table and no picture.

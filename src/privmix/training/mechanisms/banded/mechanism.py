@@ -18,8 +18,8 @@ from torch import Tensor
 
 from privmix.accounting.events import Adjacency
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.mechanisms.factorisation import square_root
 from privmix.mechanisms.membership import RECORD_TILE
+from privmix.mechanisms.noise import square_root
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.sampling import log_mixture
 from privmix.mechanisms.streams import SecretStreams
