@@ -324,8 +324,8 @@ READERS = {
         pandas_frame, [(1, 2, "7"), (3, 4, "9"), (5, 6, "7")], ANY_THREE, {"classes": ["7", "9"]}
     ),
     "pandas, classes undeclared": Reader(pandas_frame, INTEGERS, ANY_THREE, {"classes": None}),
-    "pandas, categories": Reader(pandas_categories, INTEGERS, ANY_AS_TYPED),
-    "pandas, categories in a table": Reader(pandas_categories, TEXTS, ANY_AS_TYPED, {"columns": ["a", "b"]}),
+    "pandas, categories": Reader(pandas_categories, INTEGERS, ANY_THREE),
+    "pandas, categories in a table": Reader(pandas_categories, TEXTS, ANY_THREE, {"columns": ["a", "b"]}),
     "pandas, labels apart": Reader(one_frame_and_labels, INTEGERS, ANY_THREE),
     "polars, numbers": Reader(polars_frame, INTEGERS, ANY_AS_TYPED),
     "polars, table": Reader(polars_frame, INTEGERS, ANY_AS_TYPED, {"columns": ["b", "a"]}),
