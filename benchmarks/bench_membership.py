@@ -26,16 +26,23 @@ from sklearn.linear_model import LogisticRegression
 import common
 from privmix.accounting import tradeoff_curve
 from privmix.attacks.membership.attack import MembershipConfig, score_records
-from privmix.attacks.membership.references import deal_records
-from privmix.attacks.membership.roc import auc_interval, roc_with_band, tpr_at
+from privmix.attacks.membership.references import (
+    DpSgdTrainer,
+    EstimatorTrainer,
+    ReferenceTrainer,
+    ReleaseTrainer,
+    deal_records,
+)
 from privmix.attacks.membership.scores import (
     ReferenceModels,
+    auc_interval,
     class_scores,
     fit_temperature,
     gives_probabilities,
+    roc_with_band,
+    tpr_at,
     true_class_logits,
 )
-from privmix.attacks.membership.trainers import DpSgdTrainer, EstimatorTrainer, ReferenceTrainer, ReleaseTrainer
 from privmix.certificate.certificate import Certificate
 from privmix.data import open_dataset
 from privmix.designs.moments.learner import SecondMomentsClassifier

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import common
 from privmix.accounting import calibrate, get_accountant
-from privmix.commands.account.compare import noise_comparison
+from privmix.commands.account.account import noise_comparison
 from privmix.designs import Fixed, Poisson
 from privmix.engine.rows import PrivateRecords
 from privmix.learning.discriminant import DiscriminantClassifier

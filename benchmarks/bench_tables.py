@@ -5,7 +5,7 @@ with two children or more, whether a third follows, which two of one sex make li
 drawn ones: `xor`, a class that is the XOR of two fair coins among four other columns, and `survey`, 49 questions with
 five answers by three traits and a class. A random fifth is for testing. Bounds and bins are round figures of public
 knowledge, written before any run. All methods get the same columns in the same states. Figures are by
-`privmix.jobs.table_quality`: total variation between the rows and the private records, a gradient-boosted tree trained
+`privmix.jobs.quality`: total variation between the rows and the private records, a gradient-boosted tree trained
 on the rows and tested on the test records. The attack scores every private and every test record by how much likelier
 the model of the rows makes it than the rows' one-way shares do: the AUC of telling private records by that.
 
@@ -35,10 +35,10 @@ import pandas as pd
 
 import common
 import privmix as pm
-from privmix.attacks.membership.roc import auc_interval
+from privmix.attacks.membership.scores import auc_interval
 from privmix.features.table_states import table_states
 from privmix.features.tabular import Tabular
-from privmix.jobs.table_quality import table_quality
+from privmix.jobs.quality import table_quality
 from privmix.learning.table_model import TableModel
 
 RUNS = common.RESULTS / "tables_runs.json"

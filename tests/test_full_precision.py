@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from privmix.full_precision import full_precision
+from privmix.devices import full_precision
 
 BACKENDS: Any = torch.backends
 KINDS = [

@@ -67,7 +67,7 @@ BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pand
 
 # Modules beside the floors.
 BESIDE = (
-    "_lazy", "_registry", "bars", "devices", "errors", "folders", "held_folders", "fields", "full_precision",
+    "_lazy", "_registry", "bars", "devices", "errors", "folders", "held_folders", "fields",
     "optimisers", "named", "options", "packages", "plugins", "private_files", "progress", "ranges", "rounding",
     "scratch", "signatures", "shown", "untrusted", "world",
 )  # fmt: skip

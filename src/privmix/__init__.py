@@ -40,20 +40,18 @@ if TYPE_CHECKING:
     from privmix.commands.evaluate_table import TableEvaluation, evaluate_table
     from privmix.commands.export import export
     from privmix.commands.extract_features import ExtractedFeatures, extract_features
-    from privmix.commands.fit import fit
+    from privmix.commands.fit import Predictions, fit, predict
     from privmix.commands.forecast import forecast
     from privmix.commands.hub import pull, push
     from privmix.commands.inspect import inspect
-    from privmix.commands.keygen import keygen
-    from privmix.commands.ledger.statement import ledger_total
+    from privmix.commands.ledger import ledger_total
     from privmix.commands.membership import attack
     from privmix.commands.picture import picture
-    from privmix.commands.predict import Predictions, predict
     from privmix.commands.release import plan, release
     from privmix.commands.replay.replay import end_replay, replay
     from privmix.commands.report import report
     from privmix.commands.sample import sample
-    from privmix.commands.sign import sign
+    from privmix.commands.sign import keygen, sign
     from privmix.commands.spec import TableSpec, spec
     from privmix.commands.split import split
     from privmix.commands.train import train

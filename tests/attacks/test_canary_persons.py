@@ -12,8 +12,7 @@ import torch
 
 from privmix.attacks import one_run_proof
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, canaries_in_words, release_mechanism
-from privmix.attacks.canary_persons import person_blocks, persons_vectors, standing, with_persons
-from privmix.attacks.canary_records import make_canaries
+from privmix.attacks.canary_records import make_canaries, person_blocks, persons_vectors, standing, with_persons
 from privmix.attacks.one_run_proof import OneRunProof
 from privmix.attacks.training_canaries import _joined, audit_training_canaries, training_mechanism
 from privmix.engine import records as tiles

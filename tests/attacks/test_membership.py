@@ -15,8 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from privmix.attacks.membership.attack import MembershipConfig, infer_membership
+from privmix.attacks.membership.references import DpSgdTrainer, EstimatorTrainer, ReleaseTrainer
 from privmix.attacks.membership.scores import class_scores, true_class_logits
-from privmix.attacks.membership.trainers import DpSgdTrainer, EstimatorTrainer, ReleaseTrainer
 from privmix.audits.defaults import ATTACKS
 from privmix.designs.moments.learner import SecondMomentsClassifier
 from privmix.engine.rows import PrivateRecords

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from privmix.accounting import Gaussian, event_to_dict
-from privmix.attacks.membership.roc import auc_interval, tpr_at, tpr_bound
+from privmix.attacks.membership.scores import auc_interval, tpr_at, tpr_bound
 from privmix.audits.bounds import clopper_pearson
 from tests.refusals import refuses
 

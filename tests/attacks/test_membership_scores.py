@@ -10,8 +10,14 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
 from privmix.attacks.membership.references import deal_records
-from privmix.attacks.membership.roc import auc_interval
-from privmix.attacks.membership.scores import ReferenceModels, class_scores, lira_scores, rmia_scores, true_class_logits
+from privmix.attacks.membership.scores import (
+    ReferenceModels,
+    auc_interval,
+    class_scores,
+    lira_scores,
+    rmia_scores,
+    true_class_logits,
+)
 from tests.refusals import refuses
 
 RECORDS = 3000

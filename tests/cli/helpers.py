@@ -38,7 +38,7 @@ def privmix(*arguments: str) -> Outcome:
     out, err = io.StringIO(), io.StringIO()
     wide = mock.patch.dict(os.environ, {"COLUMNS": "200"})
     # How long work takes is no part of what is said of it.
-    patient = mock.patch("privmix.cli.progress._SECONDS", math.inf)
+    patient = mock.patch("privmix.cli.console._SECONDS", math.inf)
     with wide, patient, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main.run(list(arguments))
     return Outcome(code, out.getvalue(), err.getvalue())

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privmix.cli.spending import tell_spent
+from privmix.cli.console import tell_spent
 from privmix.jobs.spending import Spent
 from tests.cli.helpers import privmix
 from tests.cli.training import LEDGER, open_ledger

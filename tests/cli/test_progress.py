@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from privmix.cli import progress
+from privmix.cli import console
 from tests.cli.helpers import privmix
 
 COUNT = 8731
@@ -18,7 +18,7 @@ COUNT = 8731
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     shown = io.StringIO()
-    monkeypatch.setattr(progress, "err", Console(file=shown, force_terminal=True, width=200, highlight=False))
+    monkeypatch.setattr(console, "err", Console(file=shown, force_terminal=True, width=200, highlight=False))
     return shown
 
 
@@ -72,9 +72,9 @@ def test_bars_show_the_record_count_only_where_it_is_public(
 def test_without_a_terminal_there_is_a_line_now_and_then(percent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log shows that work goes on, and no count that is not public."""
     shown = io.StringIO()
-    monkeypatch.setattr(progress, "err", Console(file=shown, width=200, highlight=False))
-    monkeypatch.setattr(progress, "monotonic", iter((0.0, 10.0, 31.0, 40.0, 62.0)).__next__)
-    with progress.progress_bars(percent=percent) as update:
+    monkeypatch.setattr(console, "err", Console(file=shown, width=200, highlight=False))
+    monkeypatch.setattr(console, "monotonic", iter((0.0, 10.0, 31.0, 40.0, 62.0)).__next__)
+    with console.progress_bars(percent=percent) as update:
         for done in (1, 2, 3, 4):
             update("features (rows)", done * 1000, COUNT)
     lines = shown.getvalue().splitlines()
@@ -86,8 +86,8 @@ def test_without_a_terminal_there_is_a_line_now_and_then(percent: bool, monkeypa
 
 def test_quiet_means_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
-    monkeypatch.setattr(progress, "err", Console(file=shown, width=200))
-    monkeypatch.setattr(progress, "_SECONDS", -1.0)
-    with progress.progress_bars(quiet=True) as update:
+    monkeypatch.setattr(console, "err", Console(file=shown, width=200))
+    monkeypatch.setattr(console, "_SECONDS", -1.0)
+    with console.progress_bars(quiet=True) as update:
         update("features", 1, 2)
     assert shown.getvalue() == ""

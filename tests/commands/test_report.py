@@ -15,7 +15,7 @@ from privmix.accounting import Adjacency, Gaussian, Repeated, event_from_dict, g
 from privmix.accounting.pricing import count_noise
 from privmix.certificate.certificate import content_hash
 from privmix.engine.rows import PrivateRecords
-from privmix.jobs.guarantee import folder_guarantee
+from privmix.jobs.inspection import folder_guarantee
 from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig

@@ -18,8 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting.gdp import gdp_epsilon
-from privmix.attacks.canary_persons import person_blocks, persons_of, with_persons
-from privmix.attacks.canary_records import KINDS, Blocks, Canaries, CanaryBlock, WithCanaries, blocks_of, make_canaries
+from privmix.attacks.canary_records import (
+    KINDS,
+    Blocks,
+    Canaries,
+    CanaryBlock,
+    WithCanaries,
+    blocks_of,
+    make_canaries,
+    person_blocks,
+    persons_of,
+    with_persons,
+)
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun, apart_mu
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove

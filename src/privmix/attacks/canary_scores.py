@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from privmix.attacks.canary_persons import persons_vectors
-from privmix.attacks.canary_records import CANARY_SHARE, Blocks, Side
+from privmix.attacks.canary_records import CANARY_SHARE, Blocks, Side, persons_vectors
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform

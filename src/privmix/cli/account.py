@@ -12,7 +12,7 @@ from privmix.commands.account.account import Account
 # Verb -> where it is, and its line in `privmix account --help`.
 VERBS: Final = {
     "compare": Verb(
-        "privmix.commands.account.compare:Compare", "Draw each accountant's noise against the mixup degree."
+        "privmix.commands.account.account:Compare", "Draw each accountant's noise against the mixup degree."
     ),
     "poisoning": Verb(
         "privmix.commands.account.poisoning:Poisoning",

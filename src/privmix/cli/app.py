@@ -39,7 +39,7 @@ VERBS: Final = {
     "split": Verb("privmix.commands.split:Split", "Declare a random share of a dataset public.", "Publish"),
     "series": Verb("privmix.cli.series", "Release growing data for one privacy budget.", "Publish"),
     "fit": Verb("privmix.commands.fit:Fit", "Train a classifier on a release.", "Use"),
-    "predict": Verb("privmix.commands.predict:Predict", "Predict the classes of records without labels.", "Use"),
+    "predict": Verb("privmix.commands.fit:Predict", "Predict the classes of records without labels.", "Use"),
     "evaluate": Verb("privmix.commands.evaluate:Evaluate", "Measure a model on your own labelled data.", "Use"),
     "evaluate-table": Verb(
         "privmix.commands.evaluate_table:EvaluateTable", "Compare rows sampled from a release with real records.", "Use"
@@ -68,7 +68,7 @@ VERBS: Final = {
         "privmix.commands.report:Report", "Write an HTML report with guarantee, accuracy and attacks.", "Review"
     ),
     "sign": Verb("privmix.commands.sign:Sign", "Sign every file of a release or model, once it verifies.", "Share"),
-    "keygen": Verb("privmix.commands.keygen:Keygen", "Make a key pair for signing, or for an auditor.", "Share"),
+    "keygen": Verb("privmix.commands.sign:Keygen", "Make a key pair for signing, or for an auditor.", "Share"),
     "push": Verb("privmix.commands.hub:Push", "Send a release or model to the Hugging Face hub.", "Share"),
     "pull": Verb("privmix.commands.hub:Pull", "Download a release or model from the Hugging Face hub.", "Share"),
 }

@@ -9,15 +9,15 @@ from privmix.cli.lazy_verbs import Verb, lazy_app
 
 # Verb -> where it is, and its line in `privmix ledger --help`.
 VERBS: Final = {
-    "init": Verb("privmix.commands.ledger.budget:Init", "Set a dataset's total budget, once."),
-    "upgrade": Verb("privmix.commands.ledger.budget:Upgrade", "Upgrade a ledger that an earlier privmix made."),
-    "show": Verb("privmix.commands.ledger.budget:Show", "Show the total, spent and remaining budget of each dataset."),
-    "history": Verb("privmix.commands.ledger.entries:History", "Show every entry of a dataset, oldest first."),
-    "verify": Verb("privmix.commands.ledger.entries:Verify", "Recompute every hash and every price of a ledger."),
+    "init": Verb("privmix.commands.ledger:Init", "Set a dataset's total budget, once."),
+    "upgrade": Verb("privmix.commands.ledger:Upgrade", "Upgrade a ledger that an earlier privmix made."),
+    "show": Verb("privmix.commands.ledger:Show", "Show the total, spent and remaining budget of each dataset."),
+    "history": Verb("privmix.commands.ledger:History", "Show every entry of a dataset, oldest first."),
+    "verify": Verb("privmix.commands.ledger:Verify", "Recompute every hash and every price of a ledger."),
     "statement": Verb(
-        "privmix.commands.ledger.statement:LedgerStatement", "Write a statement of a dataset's total privacy cost."
+        "privmix.commands.ledger:LedgerStatement", "Write a statement of a dataset's total privacy cost."
     ),
-    "export": Verb("privmix.commands.ledger.entries:Export", "Print budgets and whole histories as JSON."),
+    "export": Verb("privmix.commands.ledger:Export", "Print budgets and whole histories as JSON."),
 }
 
 ledger = lazy_app(VERBS, "ledger", no_args_is_help=True, help="Manage the total privacy budget of private datasets.")

@@ -10,11 +10,10 @@ import typer
 from rich.markup import escape
 
 from privmix.cli.app import app
-from privmix.cli.console import err
+from privmix.cli.console import err, tell_spent
 from privmix.cli.flags import message
 from privmix.cli.frame import usage_message
 from privmix.cli.lazy_verbs import command
-from privmix.cli.spending import tell_spent
 from privmix.errors import HeadFailed, PrivmixError
 from privmix.private_files import no_core_dumps
 from privmix.scratch import clear_scratch

@@ -15,12 +15,9 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import typer
 
-from privmix.cli.console import err, out, plain, print_json
+from privmix.cli.console import err, out, plain, print_json, progress_bars, tell_spent, with_passphrase
 from privmix.cli.flags import with_flags
 from privmix.cli.frame import OPTIONS, TerminalCommand
-from privmix.cli.passphrase import with_passphrase
-from privmix.cli.progress import progress_bars
-from privmix.cli.spending import tell_spent
 from privmix.commands.base import Command
 from privmix.errors import Caution
 from privmix.fields import NotImported, bare, hints_of

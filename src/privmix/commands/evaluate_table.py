@@ -18,8 +18,8 @@ from privmix.shown import Shown
 
 if TYPE_CHECKING:
     from privmix.features.tabular import Tabular
+    from privmix.jobs.quality import TableQuality
     from privmix.jobs.sampling import SampledTable
-    from privmix.jobs.table_quality import TableQuality
     from privmix.publication.dataset import HasDataset, ReleasedDataset
 
 STATEMENT = "No guarantee covers these figures of real records: for their owner only, unless the records are public."
@@ -30,7 +30,7 @@ class TableEvaluation(Shown):
     """How near the rows of a release are to real records. It is about these, and private as they are.
 
     Attributes:
-        quality: see :class:`privmix.jobs.table_quality.TableQuality`.
+        quality: see :class:`privmix.jobs.quality.TableQuality`.
         records: how many real ones there are.
         rows: the rows that were compared.
     """
@@ -98,8 +98,8 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         from privmix.features.table_states import table_states
         from privmix.jobs.features import features_in_memory
         from privmix.jobs.models import open_for_model
+        from privmix.jobs.quality import table_quality
         from privmix.jobs.sampling import checked_table, sampled
-        from privmix.jobs.table_quality import table_quality
         from privmix.learning.base import ReleaseFacts
         from privmix.releases.series_chain import dataset_of
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from privmix.commands.base import Command, function
 from privmix.errors import InvalidInput
 from privmix.jobs.columns import Columns
-from privmix.jobs.machine import ENGINE_HELP, Local, machine_of
-from privmix.jobs.options import CLASSES_HELP, FEATURES_HELP
+from privmix.jobs.options import CLASSES_HELP, ENGINE_HELP, FEATURES_HELP, Local, machine_of
 from privmix.options import option
 from privmix.progress import Progress
 from privmix.shown import Shown
@@ -89,7 +88,7 @@ class ExtractFeatures(Columns, Command[ExtractedFeatures]):
     features: str | Extractor = option("pixels", FEATURES_HELP)
     classes: Any = option(None, CLASSES_HELP)
     split: str = option("train", "Split of the dataset.")
-    engine: str | Local = option("local", ENGINE_HELP, kinds="privmix.jobs.machine:ENGINES")
+    engine: str | Local = option("local", ENGINE_HELP, kinds="privmix.jobs.options:ENGINES")
 
     def run(self, progress: Progress) -> ExtractedFeatures:
         from privmix.data.held import stream_of

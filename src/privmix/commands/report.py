@@ -138,7 +138,7 @@ class Report(NewFile, Command[ReportPage]):
 
     def _total(self) -> list[RunRecord]:
         """Return the total that the page shows, if any."""
-        from privmix.commands.ledger.statement import ledger_total
+        from privmix.commands.ledger import ledger_total
         from privmix.jobs.ledger_total import read_ledger_total, total_record
 
         ledger, dataset, statement, key = self.ledger, self.dataset, self.statement, self.key
@@ -200,7 +200,7 @@ class _Found:
     def _add_subject(self, folder: Path, *, required: bool) -> bool:
         """Take in a release or model; whether there was one."""
         from privmix.certificate.certificate import MODEL, RELEASE
-        from privmix.jobs.guarantee import folder_guarantee
+        from privmix.jobs.inspection import folder_guarantee
         from privmix.jobs.kinds import FITTED, kind_of
         from privmix.learning.model_io import load_model
 

@@ -11,7 +11,7 @@ import numpy as np
 from privmix.commands.base import Command, function
 from privmix.jobs.columns import ModelColumns
 from privmix.jobs.options import PART_HELP, UNLABELLED_HELP, ModelFiles, NewFile
-from privmix.jobs.transformed import Transformed, transformed
+from privmix.jobs.release_folder import Transformed, transformed
 from privmix.options import option
 from privmix.progress import Progress
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.devices import chosen_device
+from privmix.devices import chosen_device, full_precision
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor
 from privmix.features.models import (
@@ -26,7 +26,6 @@ from privmix.features.models import (
     public_name,
     weights_digest,
 )
-from privmix.full_precision import full_precision
 from privmix.packages import torch
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix.attacks.membership.attack import AttackResult, MembershipConfig, MembershipResult
-from privmix.attacks.membership.trainers import DpSgdTrainer, ReferenceTrainer, ReleaseTrainer
+from privmix.attacks.membership.references import DpSgdTrainer, ReferenceTrainer, ReleaseTrainer
 from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.errors import WITHHELD, InvalidInput, Unquoted
 from privmix.jobs.kinds import kind_of

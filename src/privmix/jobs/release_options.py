@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from privmix._registry import literals_of
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
-from privmix.jobs.machine import ENGINE_HELP, Local
 from privmix.jobs.options import (
     AUTO,
     CAP_HELP,
@@ -20,11 +19,13 @@ from privmix.jobs.options import (
     DATA_HELP,
     DATA_IN_PYTHON,
     DELTA_HELP,
+    ENGINE_HELP,
     EPSILON_HELP,
     FEATURES_HELP,
     GOAL_HELP,
     LEDGER_HELP,
     STORE_HELP,
+    Local,
 )
 from privmix.jobs.persons import PERSONS_PANEL, PrivateColumns
 from privmix.named import options_in
@@ -215,7 +216,7 @@ class RunOptions:
 
     store: str | Path | None = option(None, STORE_HELP, _SIZE)
     ledger: str | Ledger | None = field(default=None, repr=False, metadata=said(LEDGER_HELP))
-    engine: str | Local = option("local", ENGINE_HELP, _SIZE, kinds="privmix.jobs.machine:ENGINES")
+    engine: str | Local = option("local", ENGINE_HELP, _SIZE, kinds="privmix.jobs.options:ENGINES")
     resume: bool = option(False, "Resume an interrupted run (same options).")
     overwrite: bool = option(False, "Replace an existing `out`.")
 

@@ -17,11 +17,9 @@ from starlette.routing import Route
 from privmix.errors import PrivmixError
 from privmix.studio import asked as asking
 from privmix.studio.asked import FormData, Problem, Unready
-from privmix.studio.books import Ledgers
-from privmix.studio.desk import Desk
-from privmix.studio.folders import Folders
+from privmix.studio.folders import Folders, Ledgers
 from privmix.studio.order import Order
-from privmix.studio.pages import ASSETS, write_example
+from privmix.studio.pages import ASSETS, Desk, write_example
 from privmix.studio.price import DataFacts, Forecasts, Standing, between, facts_of, price_of, standing
 from privmix.studio.runs import DONE, RUNNING, Busy, StudioRun
 from privmix.studio.security import AccessGuard, Guard

@@ -11,19 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from privmix.attacks.membership.references import train_references
-from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at, tpr_bound
+from privmix.attacks.membership.references import ReferenceTrainer, train_references
 from privmix.attacks.membership.scores import (
     LEAST_REFERENCES,
     ReferenceModels,
+    Roc,
+    TprAt,
+    auc_interval,
     class_scores,
     fit_temperature,
     gives_probabilities,
     lira_scores,
     rmia_scores,
+    roc_with_band,
+    tpr_at,
+    tpr_bound,
     true_class_logits,
 )
-from privmix.attacks.membership.trainers import ReferenceTrainer
 from privmix.audits.defaults import ATTACKS, LOSS
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import WITHHELD, InvalidInput, check_integer

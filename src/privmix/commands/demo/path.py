@@ -13,8 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from privmix.attacks.membership.attack import MembershipResult
 from privmix.audits.verdict import AuditVerdict
-from privmix.commands.demo.attacks import attack_demo
-from privmix.commands.demo.steps import RELEASES, DemoDigits, Learned, run_demo
+from privmix.commands.demo.steps import RELEASES, DemoDigits, Learned, attack_demo, run_demo
 from privmix.commands.report import report
 from privmix.progress import Progress
 from privmix.reports.panel import PUBLIC

@@ -1,4 +1,4 @@
-"""The steps of ``privmix demo``: release, fit, evaluate, accuracy against epsilon; each keeps a record."""
+"""The steps of ``privmix demo``: release, fit, evaluate, attack; each keeps a record for the report."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ from typing import Any, Final
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from privmix.attacks.membership.attack import MembershipConfig, MembershipResult, infer_membership
+from privmix.attacks.membership.references import ReleaseTrainer
+from privmix.audits.audit import audit_plan
+from privmix.audits.verdict import AuditVerdict
 from privmix.certificate.verification import Verification
 from privmix.data.memory import embedded_digits
 from privmix.engine.rows import PrivateRecords
 from privmix.features.base import Extractor, get_extractor
 from privmix.jobs.features import features_in_memory
+from privmix.jobs.membership import STATEMENTS
 from privmix.jobs.quality import Quality, evaluation_content
 from privmix.jobs.recording import Measurement
 from privmix.learning.discriminant import DiscriminantClassifier
-from privmix.learning.model_io import save_model
+from privmix.learning.model_io import load_model, save_model
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning.config import ReleaseConfig
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.releases.api import release_to_folder, release_to_memory
+from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import load_release
 from privmix.releases.verify import verify_release
 from privmix.reports.pictures import draw_confusion
@@ -172,3 +178,59 @@ def _settings(**more: Any) -> dict[str, Any]:
         "rows": ROWS,
         **more,
     }
+
+
+# Enough to prove a good part of the budget in a few seconds.
+_RUNS: Final = 4_000
+_MEMBERSHIP: Final = MembershipConfig(attacks=("loss", "lira", "rmia"), references=16)
+
+
+def attack_demo(
+    digits: DemoDigits, result: Learned, folder: Path, progress: Progress
+) -> tuple[AuditVerdict, MembershipResult]:
+    """Attack what :func:`privmix.commands.demo.steps.run_demo` left in ``folder``; records go there as well."""
+    subject = {"kind": "release", "id": result.verified.id}
+    audit = audit_plan(result.plan, EPSILON, DELTA, runs=_RUNS, progress=progress)
+    keep(
+        folder,
+        "audit",
+        subject,
+        audit.to_dict(),
+        settings={"plan": result.plan.to_dict()},
+        title=f"Worst-case audit of design {audit.design}",
+        statements=audit.statements,
+    )
+    membership = _membership(digits, folder, progress)
+    keep(
+        folder,
+        "membership",
+        subject,
+        membership.to_dict(owner=False),
+        settings=_settings_of_attack(),
+        title="Membership inference",
+        statements=[*STATEMENTS, PUBLIC],
+    )
+    return audit, membership
+
+
+def _membership(digits: DemoDigits, folder: Path, progress: Progress) -> MembershipResult:
+    train, test = digits.train, digits.test
+    records = PrivateRecords(
+        np.concatenate([train.features, test.features]), np.concatenate([train.labels, test.labels])
+    )
+    certificate = read_certificate(folder / "release")
+    model = load_model(folder / "model")
+    return infer_membership(
+        model,
+        records,
+        np.arange(len(records.labels)) < len(train.labels),
+        classes=len(digits.classes),
+        config=_MEMBERSHIP,
+        trainer=ReleaseTrainer.of(model, certificate),
+        certificate=certificate,
+        progress=progress,
+    )
+
+
+def _settings_of_attack() -> dict[str, Any]:
+    return {**vars(_MEMBERSHIP), "members": "train", "nonmembers": "test", "with_release": True}

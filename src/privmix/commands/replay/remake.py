@@ -28,7 +28,7 @@ from privmix.features.spec import from_spec
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_place, records_of, sorted_store
-from privmix.jobs.machine import machine_of
+from privmix.jobs.options import machine_of
 from privmix.jobs.persons import Persons, records_of_each, said_of
 from privmix.jobs.places import check_store
 from privmix.mechanisms.run_folder import beside

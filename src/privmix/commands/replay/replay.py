@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from privmix.commands.base import Command, function
 from privmix.jobs.columns import Columns
-from privmix.jobs.machine import Local
-from privmix.jobs.options import ModelFiles
+from privmix.jobs.options import Local, ModelFiles
 from privmix.jobs.release_options import as_in_release
 from privmix.options import option
 from privmix.progress import Progress

@@ -17,8 +17,8 @@ from typing import ClassVar, Final
 import torch
 from torch import Tensor, nn
 
+from privmix.devices import full_precision
 from privmix.errors import InvalidInput
-from privmix.full_precision import full_precision
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.gradients.strategies import CANCELLING, STRATEGIES, GradientStrategy, shares

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from privmix.devices import full_precision
 from privmix.errors import WITHHELD, InvalidInput, check_integer
-from privmix.full_precision import full_precision
 from privmix.training.gradients.ghost_norms import (
     EXPANSIONS,
     RULES,

@@ -22,8 +22,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from privmix._registry import Registry
+from privmix.devices import full_precision
 from privmix.errors import InvalidInput
-from privmix.full_precision import full_precision
 from privmix.training.gradients.clipping import Clipping, lengths
 from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
 from privmix.training.gradients.parameters import FlatParameters, SideInformation

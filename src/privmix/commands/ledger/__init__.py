@@ -1,1 +1,0 @@
-"""The ledger of privacy budgets, and its entries."""
