@@ -73,25 +73,30 @@ class MomentsCase(AddRemoveCase[MomentsPlan]):
         return np.zeros(self.trials)
 
     def of_rest(self, engine: Engine) -> Scores:
-        plan = self.plan
-        found, bound = engine.beside, plan.final_clip_norm
-        own, other = self._canary(engine.transform), 0.0
+        gain, parts = super().of_rest(engine)[0], self._parts(engine.beside, engine.transform)
+        for part, adds, noise in parts:
+            gain = np.asarray(gain + adds * (2 * part - adds) / (2 * noise**2))
+        return np.stack([gain, parts[0][0]])
+
+    def _parts(
+        self, found: SecondMoments, transform: RecordTransform, others: int = 1
+    ) -> list[tuple[Scores, float, float]]:
+        """For each part (trials,) what it shows of a canary, what one adds, and the noise; bystanders taken off."""
+        plan, bound = self.plan, self.plan.final_clip_norm
+        own, other, overlap = self._canary(transform), 0.0, 0.0
         labels = np.eye(plan.num_classes)[: self.trials] - plan.label_offset
-        overlap = 0.0
         if plan.centred:
             overlap = label_overlap(plan)
-            other = float(self.contribution(engine.transform, self._others()[0])[0, 0])
-        seen = (
-            self._squares(found, other * bound) / bound**2,
-            (found.cross * labels).sum(axis=1) / (bound * plan.label_norm**2) - other * overlap,
-            labels @ found.label_sums / plan.label_norm**2 - overlap,
-        )
-        noises = (plan.second_noise_multiplier, plan.cross_noise_multiplier, plan.count_noise_multiplier)
-        gain = super().of_rest(engine)[0]
-        for part, adds, noise in zip(seen, (own**2, own, 1.0), noises, strict=True):
-            gain = np.asarray(gain + adds * (2 * part - adds) / (2 * noise**2))
-        return np.stack([gain, seen[0]])
+            other = float(self.contribution(transform, self._others()[0])[0, 0])
+        squares = self._squares(found, others * (other * bound) ** 2) / bound**2
+        cross = (found.cross * labels).sum(axis=1) / (bound * plan.label_norm**2) - others * other * overlap
+        counts = labels @ found.label_sums / plan.label_norm**2 - others * overlap
+        return [
+            (squares, own**2, plan.second_noise_multiplier),
+            (cross, own, plan.cross_noise_multiplier),
+            (counts, 1.0, plan.count_noise_multiplier),
+        ]
 
-    def _squares(self, found: SecondMoments, other: float) -> Scores:
-        """Return (trials,) the squares of the canaries in X'X, that of the bystander taken off."""
-        return np.diag(found.second).astype(np.float64) - other**2
+    def _squares(self, found: SecondMoments, others: float) -> Scores:
+        """Return (trials,) the squares of the canaries in X'X, those of the bystanders taken off."""
+        return np.diag(found.second).astype(np.float64) - others

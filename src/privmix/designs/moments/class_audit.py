@@ -27,7 +27,7 @@ def class_moments_noises(
 class ClassMomentsCase(MomentsCase):
     """The canary alone, in the matrix of its class: there it meets no other record."""
 
-    def _squares(self, found: SecondMoments, other: float) -> Scores:
+    def _squares(self, found: SecondMoments, others: float) -> Scores:
         places = np.arange(self.trials)
         return found.blocks[places, places, places].astype(np.float64)
 

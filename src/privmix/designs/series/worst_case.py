@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
-from privmix.audits.worst_case import MOST_TRIALS, EngineFactory, Mask, check_room, label_overlap, real_engine
-from privmix.designs.moments.audit import MomentsCase
+from privmix.audits.worst_case import EngineFactory, Mask, real_engine
+from privmix.designs.moments.audit import MomentsCase, reduced
 from privmix.designs.series.engine import Before
 from privmix.designs.series.plan import SeriesPlan
 from privmix.engine.rows import Engine, PrivateRecords
@@ -21,12 +21,7 @@ from privmix.mechanisms.streams import SecretStreams
 
 def series_case(plan: SeriesPlan) -> SeriesCase:
     """Worst case of plans of that design, at any step; see :func:`worst_case_of`."""
-    check_room(plan)
-    width = 1 if plan.centred else MOST_TRIALS
-    names = plan.classes if plan.centred else tuple(str(number) for number in range(width + 1))
-    reduced = replace(plan.of_first(), dim=width, classes=names, rows=1)
-    assert reduced.event == plan.event, "what runs is not what is audited"
-    return SeriesCase(reduced, width)
+    return SeriesCase(*reduced(plan.of_first()))
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ class SeriesCase(MomentsCase):
             gain, linear = np.zeros(self.trials), np.zeros(self.trials)
             if self.plan.centred:
                 gain = gain + super(MomentsCase, self).of_rest(engines[0])[0]
-            for part, adds, noise in self._parts(engines):
+            for part, adds, noise in self._steps(engines):
                 shown = np.array([self._undo @ column for column in part.T]).T
                 # (T, trials): what row t of C x + z holds, in noise of one standard deviation.
                 told = adds * self._column[:, None] / self.plan.factor.sensitivity
@@ -75,26 +70,12 @@ class SeriesCase(MomentsCase):
         """(T,) the first column of C."""
         return np.asarray(self._undo @ np.ones(self.plan.steps))
 
-    def _parts(self, engines: list[Engine]) -> list[tuple[NDArray[np.float64], Any, float]]:
+    def _steps(self, engines: list[Engine]) -> Iterator[tuple[NDArray[np.float64], float, float]]:
         """For each part (T, trials) numbers that hold the canary once and no other record, what it adds, and s."""
-        plan, bound, columns = self.plan, self.plan.final_clip_norm, np.arange(self.trials)
-        transform = engines[0].transform
-        own, other, overlap = self._canary(transform), 0.0, 0.0
-        labels = np.eye(plan.num_classes)[: self.trials] - plan.label_offset
         # A bystander a step.
-        beside = np.arange(1, plan.steps + 1)[:, None]
-        if plan.centred:
-            overlap = label_overlap(plan)
-            other = float(self.contribution(transform, self._others()[0])[0, 0])
-        found = [engine.beside for engine in engines]
-        second = np.stack([one.second[columns, columns] / bound**2 for one in found])
-        cross = np.stack([(one.cross * labels).sum(axis=1) / (bound * plan.label_norm**2) for one in found])
-        counts = np.stack([labels @ one.label_sums / plan.label_norm**2 for one in found])
-        return [
-            (second - beside * other**2, own**2, plan.second_noise_multiplier),
-            (cross - beside * other * overlap, own, plan.cross_noise_multiplier),
-            (counts - beside * overlap, 1.0, plan.count_noise_multiplier),
-        ]
+        steps = [self._parts(one.beside, engines[0].transform, step) for step, one in enumerate(engines, 1)]
+        for part in zip(*steps, strict=True):
+            yield np.stack([shown for shown, _, _ in part]), part[0][1], part[0][2]
 
 
 def matrix_of(plan: SeriesPlan) -> NDArray[np.float64]:
