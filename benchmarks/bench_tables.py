@@ -307,7 +307,9 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
             for method in SHOWN
             if any(run["method"] == method for run in runs)
         ),
-        "search": "none for any line: bins and settings were written before the runs, each method has its defaults",
+        "search": "bins were written before the runs, each method has its defaults. The steps of our fit "
+        "(300, 1,500, 5,000), the rule for its stiffness and the limit of 0.01 of auto were chosen on one run each of "
+        "Adult, diamonds, fertility and xor, by their training records; survey had no part",
         "CPU seconds": "from the table to rows, imports left out; of machines that did other work too",
     }
     ran = {run["method"] for run in runs}
