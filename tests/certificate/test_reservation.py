@@ -12,7 +12,8 @@ import pytest
 from privmix.accounting import Bounded, Gaussian
 from privmix.certificate.notes import ReservationNote, mode_of
 from privmix.errors import StorageError
-from privmix.ledger.ledger import Ledger, Reservation
+from privmix.ledger.entries import Reservation
+from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.releases.api import release_to_memory

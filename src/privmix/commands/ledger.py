@@ -18,7 +18,8 @@ from privmix.rounding import exact, rounded_down, rounded_up
 if TYPE_CHECKING:
     from privmix.certificate.keys import PrivateKey
     from privmix.jobs.ledger_total import StatedTotal
-    from privmix.ledger.ledger import Budget, Ledger
+    from privmix.ledger.entries import Budget
+    from privmix.ledger.ledger import Ledger
 
 PLANNED: Final = (
     "planned: the total holds for plans fixed in advance, or chosen without seeing earlier results (`adaptive` lifts "

@@ -12,7 +12,8 @@ from privmix.certificate.notes import ReservationNote
 from privmix.errors import InvalidInput, Unquoted, check_integer
 from privmix.jobs.dataset import Dataset
 from privmix.ledger.contents import DataIdentity
-from privmix.ledger.ledger import Budget, Ledger, Reservation
+from privmix.ledger.entries import Budget, Reservation
+from privmix.ledger.ledger import Ledger
 from privmix.ledger.pricing import CAP
 
 _HIGHEST_SEED: Final = 2**64 - 1

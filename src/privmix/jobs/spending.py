@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from privmix.errors import PrivmixError
 from privmix.jobs.budget import Charge
-from privmix.ledger.ledger import Budget
+from privmix.ledger.entries import Budget
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import RunState
 from privmix.rounding import exact, rounded_down, rounded_up

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, Row, insert, select, update
+from sqlalchemy import Connection, Engine, Row, insert, select
 
 from privmix.accounting.events import Adjacency, Event, event_from_dict, event_to_dict
 from privmix.accounting.filters import Filter, make_filter
@@ -32,6 +27,7 @@ from privmix.ledger.database import (
     storage_errors,
     writing,
 )
+from privmix.ledger.entries import Budget, Reservation, append_entry, binding, contents_of, parse, reserved_entry
 from privmix.ledger.pricing import (
     ADAPTIVE,
     CAP,
@@ -43,87 +39,17 @@ from privmix.ledger.pricing import (
     check_dataset,
     check_first,
     check_row,
-    covered,
     event_for,
     filter_of,
     spent_of,
     stated_of,
     with_event,
 )
-from privmix.rounding import exact, rounded_up
-from privmix.shown import Bars, Shown, spent_bars
 
 _LONGEST = 200
-# Fields of an entry of each kind, besides its time.
-_FIELDS: dict[Any, set[str]] = {
-    "init": {"name", "epsilon", "delta", "adjacency"},
-    "reserve": {"id", "purpose", "event", "spent"},
-    # The first version wrote one fingerprint of a listing; since then each file has its own.
-    "bind": {"id"},
-    "commit": {"id", "result"},
-}
 # Seconds to wait for the lock: everyone who reserves on the same dataset prices its history in turn. This is slower
 # than an optimistic retry for one process, but never wrong, and linear in time for many.
 _PATIENCE = 300.0
-
-
-@dataclass(frozen=True, repr=False)
-class Budget(Shown):
-    """A dataset's budget and what was spent of it.
-
-    Attributes:
-        dataset: its name.
-        epsilon: the total budget.
-        delta: at this delta.
-        adjacency: the neighbouring relation of both.
-        spent: epsilon of everything reserved, composed. Planned: an upper bound, if all of it was fixed before the
-            first result was seen. Adaptive: the guarantee of a filter of the spent size.
-        reservations: how many, committed or not.
-        uncommitted: how many of them never reported success; they count as spent all the same.
-        head: hash of the newest entry: a copy elsewhere shows later that no entry was removed.
-        mode: ``"planned"``: the total holds for plans fixed in advance, or chosen without seeing earlier results;
-            ``"adaptive"``: for plans chosen after seeing them, too.
-        filter: the adaptive budget's filter, gdp, rdp or pure.
-        share: how much of the filter is spent, in [0, 1].
-        unit: ``"record"``, or ``"person"`` with all of their records.
-        most_per_person: persons with more records than this are not covered: the owner declared that there are none,
-            for a charge for records. With None, all are covered.
-    """
-
-    dataset: str
-    epsilon: float
-    delta: float
-    adjacency: Adjacency
-    spent: float
-    reservations: int
-    uncommitted: int
-    head: str
-    mode: str = PLANNED
-    filter: str | None = None
-    share: float | None = None
-    unit: str = RECORD
-    most_per_person: int | None = None
-
-    def shown(self) -> tuple[str, Mapping[str, object]]:
-        return f"Budget of {self.dataset}", {
-            "spent": f"epsilon {rounded_up(self.spent, 4)} of {exact(self.epsilon)}, at delta {exact(self.delta)}",
-            "charges": f"{self.reservations:,}, {self.uncommitted:,} of them not committed",
-            "adjacency": f"{self.adjacency.value}, one {self.unit}",
-            "mode": self.mode,
-            **({} if self.most_per_person is None else {"covers": covered(self.most_per_person)}),
-        }
-
-    def picture(self) -> Bars:
-        return spent_bars(self.epsilon, self.spent, self.share)
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """Budget that was taken. ``spent`` is the dataset's epsilon with it."""
-
-    id: str
-    dataset: str
-    spent: float
 
 
 class Ledger:
@@ -230,7 +156,7 @@ class Ledger:
                 connection.execute(insert(datasets).values(**row, entries=0, head=FIRST_HASH))
             except sqlalchemy.exc.IntegrityError:
                 raise InvalidInput("dataset", name, "a dataset without a budget; budgets are set once") from None
-            _append(connection, self._row(connection, name), {"kind": "init", **row})
+            append_entry(connection, self._row(connection, name), {"kind": "init", **row})
         return made
 
     def reserve(
@@ -276,7 +202,7 @@ class Ledger:
             charge: dict[str, Any] = {"purpose": purpose, "event": event_to_dict(charged)}
             if most_per_person is not None:
                 charge |= {CAP: most_per_person, "record_event": event_to_dict(event)}
-            known = None if id is None else _reserved(connection, id)
+            known = None if id is None else reserved_entry(connection, id)
             if known is not None:
                 terms = {field: known[1].get(field) for field in ("purpose", "event", CAP, "record_event")}
                 if known[0] != dataset.id or canonical(terms) != canonical(dict.fromkeys(terms) | charge):
@@ -289,10 +215,10 @@ class Ledger:
                 reservation = Reservation(id or uuid.uuid4().hex, name, spending.epsilon)
                 charge |= {} if spending.cost is None else {"cost": dict(vars(spending.cost))}
                 entry = {"kind": "reserve", "id": reservation.id, **charge, "spent": spending.epsilon}
-                _append(connection, dataset, entry)
+                append_entry(connection, dataset, entry)
             if new is not None:
                 # A row is read again: the entry above moved the end of the history.
-                _append(connection, self._dataset(connection, name), _binding(reservation, contents, new))
+                append_entry(connection, self._dataset(connection, name), binding(reservation, contents, new))
         return reservation
 
     def check(
@@ -321,12 +247,12 @@ class Ledger:
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset, lock=True)
-            known = _reserved(connection, reservation.id)
+            known = reserved_entry(connection, reservation.id)
             if known is None or known[0] != dataset.id:
                 raise InvalidInput("reservation", reservation.id, "a reservation of this dataset")
             bound = {
                 one["step"]: one["content"]
-                for one in _contents(connection, dataset.id, "bind")
+                for one in contents_of(connection, dataset.id, "bind")
                 if one["id"] == reservation.id and "step" in one
             }
             for step, content in enumerate(steps, start=1):
@@ -339,7 +265,7 @@ class Ledger:
                     raise InvalidInput("data", WITHHELD, allowed)
                 if step not in bound:
                     entry = {"kind": "bind", "id": reservation.id, "files": [], "content": content, "step": step}
-                    _append(connection, self._dataset(connection, reservation.dataset), entry)
+                    append_entry(connection, self._dataset(connection, reservation.dataset), entry)
 
     def knows(self, contents: DataIdentity) -> bool:
         """Whether any of the files, byte by byte, was charged here; a copy in another form is not known."""
@@ -369,9 +295,9 @@ class Ledger:
         """
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset)
-            entries = _contents(connection, dataset.id, "reserve")
+            entries = contents_of(connection, dataset.id, "reserve")
             reserved = {one["id"]: one.get("record_event", one["event"]) for one in entries}
-            committed = {content["id"] for content in _contents(connection, dataset.id, "commit")}
+            committed = {content["id"] for content in contents_of(connection, dataset.id, "commit")}
             if reservation.id not in reserved.keys() - committed:
                 raise InvalidInput(
                     "reservation", reservation.id, "a reservation of this dataset that is not committed yet"
@@ -386,13 +312,13 @@ class Ledger:
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset, lock=True)
-            reserved = {content["id"] for content in _contents(connection, dataset.id, "reserve")}
-            committed = {content["id"] for content in _contents(connection, dataset.id, "commit")}
+            reserved = {content["id"] for content in contents_of(connection, dataset.id, "reserve")}
+            committed = {content["id"] for content in contents_of(connection, dataset.id, "commit")}
             if reservation.id not in reserved - committed:
                 raise InvalidInput(
                     "reservation", reservation.id, "a reservation of this dataset that is not committed yet"
                 )
-            _append(connection, dataset, {"kind": "commit", "id": reservation.id, "result": result})
+            append_entry(connection, dataset, {"kind": "commit", "id": reservation.id, "result": result})
 
     def names(self) -> list[str]:
         """Return the datasets that have a budget."""
@@ -413,8 +339,8 @@ class Ledger:
     def _budget(self, name: str, check: Callable[[Row[Any]], None], spending_of: Callable[..., TotalCost]) -> Budget:
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, name, check=check)
-            reserves = _contents(connection, dataset.id, "reserve")
-            commits = _contents(connection, dataset.id, "commit")
+            reserves = contents_of(connection, dataset.id, "reserve")
+            commits = contents_of(connection, dataset.id, "commit")
         spending, kept = spending_of(dataset, reserves), filter_of(dataset)
         return Budget(
             name,
@@ -451,7 +377,7 @@ class Ledger:
             )
 
     def _spending(self, connection: Connection, dataset: Row[Any], event: Event) -> TotalCost:
-        return with_event(dataset, _contents(connection, dataset.id, "reserve"), event)
+        return with_event(dataset, contents_of(connection, dataset.id, "reserve"), event)
 
     def _dataset(
         self,
@@ -485,47 +411,3 @@ class Ledger:
 
 def _mode(dataset: Row[Any]) -> str:
     return PLANNED if dataset.filter is None else ADAPTIVE
-
-
-def _binding(reservation: Reservation, contents: DataIdentity | None, new: list[str]) -> dict[str, Any]:
-    """Return a bind entry: which files are new, and one hash for all of them, which distinguishes bindings."""
-    files = () if contents is None else contents.files
-    known = hashlib.sha256("\n".join(sorted(files)).encode()).hexdigest()
-    return {"kind": "bind", "id": reservation.id, "files": new, "content": known}
-
-
-def _contents(connection: Connection, dataset_id: int, kind: str) -> list[dict[str, Any]]:
-    rows = connection.execute(
-        select(entries.c.content).where(entries.c.dataset_id == dataset_id).order_by(entries.c.number)
-    )
-    return [content for content in (parse(row.content) for row in rows) if content["kind"] == kind]
-
-
-def _reserved(connection: Connection, id: str) -> tuple[int, dict[str, Any]] | None:
-    """Return the dataset and entry of the reservation of that id, in any dataset."""
-    if re.fullmatch("[0-9a-f]{32}", id) is None:
-        raise InvalidInput("reservation", id, "32 hexadecimal digits")
-    found = connection.execute(select(entries.c.dataset_id, entries.c.content).where(entries.c.content.contains(id)))
-    for row in found:
-        content = parse(row.content)
-        if content["kind"] == "reserve" and content["id"] == id:
-            return row.dataset_id, content
-    return None
-
-
-def parse(text: str) -> dict[str, Any]:
-    try:
-        content = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        content = None
-    kind = content.get("kind") if isinstance(content, dict) else None
-    if not isinstance(kind, str) or not _FIELDS.get(kind, {""}) <= set(content):
-        raise InvalidInput("ledger entry", text, "an entry that privmix wrote")
-    return dict(content)
-
-
-def _append(connection: Connection, dataset: Row[Any], content: dict[str, Any]) -> None:
-    text = canonical({**content, "at": datetime.now(UTC).isoformat(timespec="seconds")})
-    number, digest = dataset.entries + 1, chained(dataset.head, text)
-    connection.execute(insert(entries).values(dataset_id=dataset.id, number=number, content=text, hash=digest))
-    connection.execute(update(datasets).where(datasets.c.id == dataset.id).values(entries=number, head=digest))

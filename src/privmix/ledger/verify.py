@@ -9,7 +9,8 @@ from sqlalchemy import Row
 from privmix.errors import InvalidInput
 from privmix.ledger.contents import bound_by
 from privmix.ledger.database import FIRST_HASH, chained
-from privmix.ledger.ledger import Ledger, parse
+from privmix.ledger.entries import parse
+from privmix.ledger.ledger import Ledger
 from privmix.ledger.pricing import check_dataset, check_first, check_group, check_spending
 
 

@@ -22,7 +22,8 @@ from privmix.errors import PrivmixError, check_number
 from privmix.jobs.checking import CheckedFolder
 from privmix.jobs.kinds import certified
 from privmix.jobs.sampling import sampled
-from privmix.ledger.ledger import Budget, Ledger
+from privmix.ledger.entries import Budget
+from privmix.ledger.ledger import Ledger
 from privmix.studio.asked import PERSON, RECORD, Problem, plain
 from privmix.studio.pages import Desk
 

@@ -21,7 +21,8 @@ from privmix.jobs.options import SpecOptions
 from privmix.jobs.planner import declared_model, projects
 from privmix.jobs.release_options import Assumptions
 from privmix.jobs.table_words import declared_table
-from privmix.ledger.ledger import Budget, Ledger
+from privmix.ledger.entries import Budget
+from privmix.ledger.ledger import Ledger
 from privmix.ledger.pricing import BudgetExceeded
 from privmix.mechanisms.plan import Unit, unit_of
 from privmix.planning.choice import PlannerChoice, labels

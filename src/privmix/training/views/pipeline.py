@@ -125,9 +125,6 @@ def _boxes(weight: Tensor, shape: tuple[int, int], random: RecordRandom) -> Tens
     return box_mask(shape, row, column, height, width)
 
 
-__all__ = ["MicrobatchMixer", "ViewPipeline"]
-
-
 class ViewPipeline:
     """Makes the views and soft targets of a batch, record by record.
 
