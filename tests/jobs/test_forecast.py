@@ -13,6 +13,7 @@ import privmix as pm
 from privmix.accounting.api import right_at_most
 from privmix.errors import InvalidInput
 from privmix.jobs.forecast import _BUDGETS, Budgets, _until, budgets_of
+from privmix.planning.choice import check_choice_record
 from tests.refusals import refuses
 
 FACTS: dict[str, Any] = {"records": 2_000, "dim": 8, "classes": 2, "delta": 1e-5, "assume": "attainable=0.9"}
@@ -46,7 +47,7 @@ def test_the_least_budget_reaches_an_accuracy_that_the_next_smaller_one_misses(n
         accuracy = 0.9 if epsilon >= needed else 0.8
         return SimpleNamespace(choice=SimpleNamespace(epsilon=epsilon, best=SimpleNamespace(accuracy=accuracy)))
 
-    tried = _until(0.85, at)
+    tried = _until(at, 0.85, None)
     found = Budgets(tuple(tried[epsilon] for epsilon in sorted(tried)), 0.85)
     assert found.choice.epsilon == min(epsilon for epsilon in _BUDGETS if epsilon >= needed)
     smaller = [epsilon for epsilon in _BUDGETS if epsilon < found.choice.epsilon]
@@ -55,6 +56,41 @@ def test_the_least_budget_reaches_an_accuracy_that_the_next_smaller_one_misses(n
     out_of_reach = replace(found, accuracy=0.95)
     assert out_of_reach.least is None
     assert out_of_reach.choice is found.forecasts[-1].choice
+
+
+def test_with_class_shares_a_forecast_has_an_auc_and_is_no_worse_than_the_largest_class() -> None:
+    shares = FACTS | {"assume": {"class_shares": [0.88, 0.12], "auc": 0.73}}
+    found = pm.forecast(**shares, epsilon=(0.1, 2), auc=0.7)
+    small, large = (one.choice.best for one in found.forecasts)
+    assert small.auc < large.auc == pytest.approx(0.73, abs=0.04)
+    assert all(one.accuracy >= 0.88 for forecast in found.forecasts for one in forecast.choice.candidates)
+    assert all(one.auc_range[0] <= one.auc <= one.auc_range[1] for one in found.forecasts[0].choice.candidates)
+    assert 0.5 < large.balanced < 0.6
+    assert found.least is found.forecasts[1]
+    record = found.choice.to_dict()
+    check_choice_record(record)
+    other = {**record["class_shares"]["auc"], record["chosen"]: [0.01, 0.0, 0.02]}
+    with refuses("certificate choice"):
+        check_choice_record({**record, "class_shares": {**record["class_shares"], "auc": other}})
+
+
+@pytest.mark.parametrize(
+    ("assumed", "field"),
+    [
+        ({"class_shares": [0.9, 0.2]}, "assume class_shares"),
+        ({"class_shares": [1.0]}, "assume class_shares"),
+        ({"class_shares": "0.5,x"}, "assume class_shares"),
+        ({"class_shares": [0.5, 0.3, 0.2]}, "assume class_shares"),
+        ({"class_shares": [0.9, 0.1], "auc": 0.4}, "assume auc"),
+        ({"class_shares": [0.9, 0.1], "attainable": 0.9}, "assume attainable"),
+        ({"auc": 0.8}, "assume auc"),
+    ],
+)
+def test_shares_and_areas_that_do_not_fit_are_refused(assumed: dict[str, Any], field: str) -> None:
+    with refuses(field):
+        pm.forecast(**FACTS | {"assume": assumed}, epsilon=1)
+    with refuses("auc"):
+        pm.forecast(**FACTS, auc=0.8)
 
 
 def test_a_picture_goes_through_all_budgets() -> None:

@@ -45,6 +45,7 @@ class Forecast(Columns, PlannerAssumptions, Command["ForecastResult | Budgets"])
         None, "Privacy budget, or several with commas, one line each: 0.5,1,2,4.", in_python="Also a sequence."
     )
     accuracy: float | None = option(None, "Accuracy wanted, 0 to 1: finds the least epsilon that is forecast to do.")
+    auc: float | None = option(None, "Area under the curve wanted, in the same way; with `assume` class_shares.")
     delta: float = option(MISSING, DELTA_HELP)
     records: int = option(MISSING, "Public record count (with `assume` records_per_person: number of persons).")
     classes: Any = option(MISSING, "Class list: a number K, names with commas, or @FILE.")

@@ -26,7 +26,7 @@ from privmix.jobs.places import check_figure
 from privmix.jobs.planner import check_goal, columns_of, declared_model, projects, public_model
 from privmix.learning.data_model import DataModel
 from privmix.named import in_words
-from privmix.planning.choice import Candidate, PlannerChoice, labels
+from privmix.planning.choice import Candidate, PlannerChoice, auc_of, labels
 from privmix.planning.config import ReleaseConfig, degree_by_theory
 from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.planning.planner import TableChoice, choose_design, choose_table
@@ -76,8 +76,9 @@ class ForecastResult(Shown):
         """Return what a budget buys: the best attack, the best design and its accuracy, and distance of rows."""
         best = self.choice.best
         between = "" if self.variation is None else f", rows differ by {self.variation:.4f}"
+        area = "" if best.auc is None else f", AUC {auc_of(best)}"
         return (
-            f"{100 * best.accuracy:.1f}% ({100 * best.low:.0f} to {100 * best.high:.0f}%) by {best.plan.design}"
+            f"{100 * best.accuracy:.1f}% ({100 * best.low:.0f} to {100 * best.high:.0f}%){area} by {best.plan.design}"
             f"{between}; best attack right {percent_up(self.right)} of the time at most"
         )
 
@@ -120,6 +121,8 @@ class ForecastResult(Shown):
     def _of(one: Candidate) -> str:
         accuracy, between = f"{100 * one.accuracy:.1f}%", f"{100 * one.low:.0f} to {100 * one.high:.0f}%"
         noise = f"noise multiplier {one.plan.noise_multiplier:.4g}"
+        if one.auc is not None:
+            noise = f"AUC {auc_of(one)}, {noise}"
         return f"{accuracy} ({between}), {noise}, {in_words_of(one.settings)}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,17 +142,17 @@ class ForecastResult(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Budgets(Shown):
-    """Forecasts at several budgets, the smallest first; ``accuracy`` is the wanted one, if any."""
+    """Forecasts at several budgets, the smallest first; ``accuracy`` or ``auc`` is the wanted one, if any."""
 
     forecasts: tuple[ForecastResult, ...]
     accuracy: float | None = None
+    auc: float | None = None
     figure: Path | None = None
 
     @property
     def least(self) -> ForecastResult | None:
         """The least of these budgets whose best design is forecast to reach the wanted accuracy."""
-        wanted = math.inf if self.accuracy is None else self.accuracy
-        return next((one for one in self.forecasts if one.choice.best.accuracy >= wanted), None)
+        return next((one for one in self.forecasts if reaches(one, self.accuracy, self.auc)), None)
 
     @property
     def choice(self) -> PlannerChoice:
@@ -160,10 +163,11 @@ class Budgets(Shown):
         """Return what each budget buys."""
         lines = {f"epsilon {exact(one.choice.epsilon)}": one.in_a_line() for one in self.forecasts}
         title = f"Predicted accuracy by epsilon, delta {exact(self.forecasts[0].choice.delta)}"
-        if self.accuracy is None:
+        if self.accuracy is None and self.auc is None:
             return title, lines
         least = "none of these" if self.least is None else exact(self.least.choice.epsilon)
-        return title, {f"least epsilon for {100 * self.accuracy:g}%": least, **lines}
+        wanted = f"AUC {self.auc:g}" if self.accuracy is None else f"{100 * self.accuracy:g}%"
+        return title, {f"least epsilon for {wanted}": least, **lines}
 
     @property
     def details(self) -> tuple[str, ...]:
@@ -196,7 +200,7 @@ class Budgets(Shown):
         least = self.least
         return {
             "budgets": [one.to_dict() for one in self.forecasts],
-            **({} if self.accuracy is None else {"accuracy": self.accuracy}),
+            **{name: value for name in ("accuracy", "auc") if (value := getattr(self, name)) is not None},
             **({} if least is None else {"least_epsilon": least.choice.epsilon}),
         }
 
@@ -255,10 +259,13 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
         raise InvalidInput("dim", dim, "the number of features, or a public dataset that has it: `assume` proxy=DATA")
     if figure is not None:
         check_figure(figure)
-    if (asked.epsilon is None) and (asked.accuracy is None):
-        raise InvalidInput("epsilon", None, "a budget, several with commas, or none with `accuracy`")
-    if asked.accuracy is not None:
-        check_number("accuracy", asked.accuracy, low=0, high=1, low_open=True, high_open=True)
+    wanted = [name for name in ("accuracy", "auc") if getattr(asked, name) is not None]
+    if (asked.epsilon is None and not wanted) or len(wanted) > 1:
+        raise InvalidInput("epsilon", asked.epsilon, "a budget, several with commas, or one of `accuracy` and `auc`")
+    for name in wanted:
+        check_number(name, getattr(asked, name), low=0, high=1, low_open=True, high_open=True)
+    if asked.auc is not None and asked.assumed.class_shares is None:
+        raise InvalidInput("auc", asked.auc, "only with `assume` class_shares, the shares of the classes")
     # A declaration of persons makes them the units.
     of_persons = assumed.holdings is not None
     assumed.check(of_persons=of_persons)
@@ -295,25 +302,35 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
         return _with_table(found, config, extractor, model)
 
     budgets = () if asked.epsilon is None else budgets_of(asked.epsilon)
-    if len(budgets) == 1 and asked.accuracy is None:
+    if len(budgets) == 1 and not wanted:
         single = at(budgets[0], curve=True)
         if figure is not None:
             draw_predictions(single.choice.to_dict(), figure)
         return replace(single, figure=figure)
-    tried = {epsilon: at(epsilon) for epsilon in budgets} or _until(asked.accuracy, at)
-    found = Budgets(tuple(tried[epsilon] for epsilon in sorted(tried)), asked.accuracy, figure)
+    tried = {epsilon: at(epsilon) for epsilon in budgets} or _until(at, asked.accuracy, asked.auc)
+    found = Budgets(tuple(tried[epsilon] for epsilon in sorted(tried)), asked.accuracy, asked.auc, figure)
     if figure is not None:
         draw_predictions(found.drawn(), figure)
     return found
 
 
-def _until(accuracy: float, at: Callable[[float], ForecastResult]) -> dict[float, ForecastResult]:
-    """Halve the list of budgets until the least that reaches an accuracy is found; return those that were tried."""
+def reaches(found: ForecastResult, accuracy: float | None, auc: float | None) -> bool:
+    """Whether the best design is forecast to reach a wanted accuracy, or area under the curve; False for neither."""
+    best = found.choice.best
+    if accuracy is not None:
+        return best.accuracy >= accuracy
+    return auc is not None and (best.auc or 0.0) >= auc
+
+
+def _until(
+    at: Callable[[float], ForecastResult], accuracy: float | None, auc: float | None
+) -> dict[float, ForecastResult]:
+    """Halve the list of budgets until the least that reaches what is wanted is found; return those that were tried."""
     tried: dict[float, ForecastResult] = {}
 
     def reached(epsilon: float) -> bool:
         tried[epsilon] = at(epsilon)
-        return tried[epsilon].choice.best.accuracy >= accuracy
+        return reaches(tried[epsilon], accuracy, auc)
 
     bisect_left(_BUDGETS, True, key=reached)
     return tried

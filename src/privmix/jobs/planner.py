@@ -84,6 +84,9 @@ def choose(
 def declared_model(config: ReleaseConfig, assumptions: Assumptions, extractor: Extractor) -> tuple[DataModel, str]:
     """Return records as declared, with the extractor's usual values elsewhere; and what they are in words."""
     given = {name: getattr(assumptions, name) for name in ("spectrum_decay", "between_share", "attainable")}
+    if assumptions.class_shares is not None:
+        shares = assumptions.class_shares
+        given |= {"class_shares": shares.split(",") if isinstance(shares, str) else shares, "auc": assumptions.auc}
     chosen = extractor.usual.of(len(config.classes)) | {
         name: value for name, value in given.items() if value is not None
     }

@@ -73,6 +73,10 @@ class Assumptions:
     records_per_person: Any = option(
         None, "Public number of records per person, or quantiles separated by |.", read=_items
     )
+    class_shares: Any = option(
+        None, "Public shares of the classes in the order of `classes`, separated by |: 0.88|0.12.", read=_items
+    )
+    auc: float | None = option(None, "With class_shares: AUC you expect without privacy. Default: 0.9.")
     spectrum_decay: float | None = option(None, "Decay of feature variance, as (i + 4)^-DECAY. Default: 1.1 or 1.6.")
     between_share: float | None = option(
         None, "Share of variance between classes. Default: 0.28 (scattering), else by `attainable`."
@@ -113,7 +117,11 @@ class Assumptions:
             raise InvalidInput("assume records_per_person", self.records_per_person, allowed)
         if self.proxy is None and self.proxy_classes is not None:
             raise InvalidInput("assume proxy_classes", self.proxy_classes, "only with proxy")
-        declared = (self.spectrum_decay, self.between_share, self.attainable)
+        if self.class_shares is None and self.auc is not None:
+            raise InvalidInput("assume auc", self.auc, "only with class_shares; `attainable` without")
+        if self.class_shares is not None and self.attainable is not None:
+            raise InvalidInput("assume attainable", self.attainable, "auc, where class_shares are declared")
+        declared = (self.spectrum_decay, self.between_share, self.attainable, self.class_shares)
         if self.proxy is not None and any(value is not None for value in declared):
             raise InvalidInput("assume proxy", _shown(self.proxy), "either proxy or a declared spectrum, not both")
 

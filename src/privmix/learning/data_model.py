@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning.public_records import along_principal_axes, mixture, own_shapes, unlimited_accuracy
@@ -104,6 +105,8 @@ _MOST_BETWEEN = 0.9
 _GATHERING = 0.25
 _TAIL = (0.2, 0.2)
 _LEAST_APART = 1e-3
+# Declared shares are rounded.
+_SHARES_SUM = 0.02
 # Logarithms of the classes' sizes differ by this much.
 _UNEVEN = 0.4
 # Limit on a declared spectrum: the axes beyond hold next to no variance.
@@ -112,6 +115,14 @@ _MOST_AXES = 2**20
 _ROUNDING = 1e-12
 # Tails beyond this would have records that no width explains.
 _HEAVIEST = 1.0
+
+
+class Measures(NamedTuple):
+    """Accuracy of a rule, mean recall of the classes, and mean area under the curve of each class against all."""
+
+    accuracy: float
+    balanced: float
+    auc: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +143,8 @@ class DataModel:
         own_shapes: exp(-own_shapes q) of a linear rule's errors remain with each class's scatter along q directions;
             below 0 where scatters mislead.
         holdings: records of each person, where the unit of privacy is a person.
+        known_shares: whether shares are declared. The area under the curve then states how separable classes are,
+            since accuracy is mostly the share of the largest class.
     """
 
     within: Reals
@@ -144,6 +157,12 @@ class DataModel:
     doubt: float = 0.0
     own_shapes: float = 0.0
     holdings: Holdings = ONE_EACH
+    known_shares: bool = False
+
+    @property
+    def least(self) -> float:
+        """Accuracy without any feature: always the most frequent class where it is known, or else a guess."""
+        return float(self.shares.max()) if self.known_shares else 1 / len(self.shares)
 
     @cached_property
     def between(self) -> Reals:
@@ -174,39 +193,58 @@ class DataModel:
     @cached_property
     def attainable(self) -> float:
         """Accuracy of linear discriminant analysis that knows means and variances exactly."""
-        return self.accuracy(*self._discriminants(), seed=0)
+        found = self.accuracy(*self._discriminants(), seed=0)
+        return max(found, self.least) if self.known_shares else found
+
+    @cached_property
+    def attained(self) -> float:
+        """The figure that :meth:`attaining` sets: :attr:`attainable`, or the area under the curve of known classes."""
+        return self.measured(*self._discriminants(), seed=0).auc if self.known_shares else self.attainable
 
     def accuracy(self, weights: Reals, offsets: Reals, seed: int) -> float:
         """Accuracy (0 to 1, standard error below 0.01) of the rule argmax(x'weights + offsets), by sampling."""
-        labels, means, noise, widths = self._scores(weights, offsets, seed)
-        scores = means + (self.spread * np.exp(self.tail * widths))[:, None] * noise
-        return float((scores.argmax(axis=1) == labels).mean())
+        return self.measured(weights, offsets, seed).accuracy
 
-    def attaining(self, accuracy: float) -> DataModel:
-        """Return the model whose tail, or else spread, makes :attr:`attainable` equal to ``accuracy``, in (0, 1)."""
+    def measured(self, weights: Reals, offsets: Reals, seed: int) -> Measures:
+        """Measure the rule argmax(x'weights + offsets) by sampling."""
+        labels, means, noise, widths = self._scores(weights, offsets, seed)
+        return self._measures(labels, means + (self.spread * np.exp(self.tail * widths))[:, None] * noise)
+
+    def _measures(self, labels: NDArray[np.int64], scores: Reals) -> Measures:
+        right = scores.argmax(axis=1) == labels
+        if not self.known_shares:
+            return Measures(float(right.mean()), math.nan, math.nan)
+        # Equally many records of each class are drawn.
+        recalls = np.array([right[labels == k].mean() for k in range(len(self.shares))])
+        return Measures(float(self.shares @ recalls), float(recalls.mean()), _area(labels, scores))
+
+    def attaining(self, wanted: float) -> DataModel:
+        """Return the model whose tail, or else spread, makes :attr:`attained` equal to ``wanted``, in (0, 1)."""
         # Tails, since real classes have some hard records and many easy ones. On embeddings of 77 intents and on digits
         # the predicted loss by noise is then within two points. With a spread it is two to four times as large.
-        check_number("attainable", accuracy, low=0, high=1, low_open=True, high_open=True)
+        check_number("attainable", wanted, low=0, high=1, low_open=True, high_open=True)
         labels, means, noise, widths = self._scores(*self._discriminants(), seed=0)
 
         def reached(spread: float, tail: float) -> float:
-            scores = means + (spread * np.exp(tail * widths))[:, None] * noise
-            return float((scores.argmax(axis=1) == labels).mean())
+            found = self._measures(labels, means + (spread * np.exp(tail * widths))[:, None] * noise)
+            return found.auc if self.known_shares else found.accuracy
 
         spread, tail = 1.0, 0.0
-        if reached(1.0, 0.0) <= accuracy:
-            spread = _level(lambda spread: reached(spread, 0.0), accuracy, 1e-2, 1.0)
-        elif reached(1.0, _HEAVIEST) <= accuracy:
-            tail = _level(lambda tail: reached(1.0, tail), accuracy, 1e-3, _HEAVIEST)
+        if reached(1.0, 0.0) <= wanted:
+            spread = _level(lambda spread: reached(spread, 0.0), wanted, 1e-2, 1.0)
+        elif reached(1.0, _HEAVIEST) <= wanted:
+            tail = _level(lambda tail: reached(1.0, tail), wanted, 1e-3, _HEAVIEST)
         else:
             tail = _HEAVIEST
-            spread = _level(lambda spread: reached(spread, tail), accuracy, 1.0, 1e3)
+            spread = _level(lambda spread: reached(spread, tail), wanted, 1.0, 1e3)
         return replace(self, spread=spread, tail=tail)
 
     def with_odds(self, factor: float) -> DataModel:
-        """Return the model whose attainable accuracy has ``factor`` times the odds."""
-        odds = factor * self.attainable / max(1 - self.attainable, 1e-3)
-        return self.attaining(odds / (1 + odds))
+        """Return the model whose attained accuracy, or area above a half, has ``factor`` times the odds."""
+        of = 2 * self.attained - 1 if self.known_shares else self.attained
+        odds = factor * of / max(1 - of, 1e-3)
+        part = odds / (1 + odds)
+        return self.attaining((1 + part) / 2 if self.known_shares else part)
 
     @lru_cache(maxsize=16)  # noqa: B019  # few models, each of some kilobytes
     def projected(self, dim: int) -> DataModel:
@@ -233,7 +271,7 @@ class DataModel:
         wanted = min(ratio / (1 + ratio), 0.999 * _MOST_BETWEEN) * total.sum()
         between = _with_sum(self.between, wanted, _MOST_BETWEEN * total)
         scale = np.sqrt(between / np.maximum(self.between, np.finfo(float).tiny))
-        return replace(self, within=total - between, means=self.means * scale).attaining(self.attainable)
+        return replace(self, within=total - between, means=self.means * scale).attaining(self.attained)
 
     def _discriminants(self) -> tuple[Reals, Reals]:
         weights = self.means / self.within
@@ -242,7 +280,9 @@ class DataModel:
     def _scores(self, weights: Reals, offsets: Reals, seed: int) -> tuple[NDArray[np.int64], Reals, Reals, Reals]:
         """Drawn records: labels (t,), scores (t, K) of their classes' means, what spread 1 adds, widths (t,)."""
         uniform, normal, widths = _draws(len(self.within), seed)
-        labels = np.minimum(np.searchsorted(np.cumsum(self.shares), uniform), len(self.shares) - 1)
+        # Known classes are drawn alike and weighed, so that rare ones are measured as well as others.
+        drawn = np.full(len(self.shares), 1 / len(self.shares)) if self.known_shares else self.shares
+        labels = np.minimum(np.searchsorted(np.cumsum(drawn), uniform), len(self.shares) - 1)
         noise = normal @ (np.sqrt(self.within)[:, None] * weights).astype(np.float32)
         return labels, (self.means @ weights + offsets)[labels], noise.astype(np.float64), widths
 
@@ -258,24 +298,34 @@ class DataModel:
         own_shapes: float = 0.0,
         between_share: float | None = None,
         attainable: float | None = None,
+        class_shares: Sequence[float] | None = None,
+        auc: float | None = None,
     ) -> DataModel:
         """Make a model of ``dim`` features and ``classes`` classes from public constants."""
         # spectrum_decay: the variance along axis i falls as (i + 4)^-decay; public networks and scattering have 1.0 to
         # 1.8. concentration: the variance of class means falls as that power of the records'. between_share: of the
         # variance, between classes; None follows from ``attainable``, at most 1 - K^-0.25. attainable: accuracy without
-        # privacy.
+        # privacy; with class_shares it is auc, the area under the curve without privacy.
         check_integer("dim", dim, low=1)
         check_integer("classes", classes, low=2)
         check_number("spectrum_decay", spectrum_decay, low=0, high=10)
         check_number("concentration", concentration, low=0, high=10)
-        reached = ATTAINABLE if attainable is None else attainable
+        known = class_shares is not None
+        given = auc if known else attainable
+        reached = ATTAINABLE if given is None else given
+        if auc is not None:
+            check_number("auc", auc, low=0.5, high=1, low_open=True, high_open=True)
         check_number("attainable", reached, low=0, high=1, low_open=True, high_open=True)
         apart = 1 - classes**-_GATHERING if between_share is None else between_share
         check_number("between_share", apart, low=0, high=1, low_open=True, high_open=True)
         axes = np.arange(min(dim, _MOST_AXES))
         total = (axes + _OFFSET) ** -spectrum_decay * (1 - axes / dim) ** _END
         total = total[:DIRECTIONS] / total.sum()
-        shares = np.exp(_UNEVEN * generator.standard_normal(classes))
+        shares = (
+            np.exp(_UNEVEN * generator.standard_normal(classes)) if class_shares is None else shares_of(class_shares)
+        )
+        if len(shares) != classes:
+            raise InvalidInput("class_shares", f"{len(shares)} shares", f"{classes}, one a class")
         shares /= shares.sum()
         drawn = generator.standard_normal((classes, len(total)))
         tail = min(_HEAVIEST, _TAIL[0] + _TAIL[1] * math.log(classes))
@@ -284,14 +334,15 @@ class DataModel:
             between = _with_sum(
                 total**concentration, min(share, 0.999 * _MOST_BETWEEN) * total.sum(), _MOST_BETWEEN * total
             )
-            return cls(total - between, _means(shares, between, drawn), shares, dim, tail=tail, own_shapes=own_shapes)
+            means = _means(shares, between, drawn)
+            return cls(total - between, means, shares, dim, tail=tail, own_shapes=own_shapes, known_shares=known)
 
         if between_share is None:
             low = _LEAST_APART * apart
             # Accuracy rises with the share: one that is reached at the most is fallen to at 1 over it.
-            apart = 1 / _level(lambda inverse: with_share(1 / inverse).attainable, reached, 1 / apart, 1 / low)
+            apart = 1 / _level(lambda inverse: with_share(1 / inverse).attained, reached, 1 / apart, 1 / low)
         model = with_share(apart).attaining(reached)
-        return replace(model, doubt=_UNKNOWN) if attainable is None else model
+        return replace(model, doubt=_UNKNOWN) if given is None else model
 
     @classmethod
     def of_public_data(
@@ -326,6 +377,35 @@ class DataModel:
         return replace(model, means=_means(shares, between, drawn), shares=shares).attaining(
             min(model.attainable, 0.999)
         )
+
+
+def shares_of(given: Sequence[float] | None) -> Reals:
+    """Return declared shares of classes; they add up to 1, but for their rounding.
+
+    Raises:
+        InvalidInput: a share is not above 0, or their sum is further from 1.
+    """
+    try:
+        shares = np.array([float(value) for value in given or ()])
+    except (TypeError, ValueError):
+        shares = np.zeros(1)
+    if not (np.isfinite(shares).all() and (shares > 0).all() and abs(shares.sum() - 1) <= _SHARES_SUM):
+        raise InvalidInput("class_shares", given, "shares above 0, one a class, that add up to 1")
+    return shares
+
+
+def _area(labels: NDArray[np.int64], scores: Reals) -> float:
+    """Mean over classes of the area under the curve of the lead over the best other class."""
+    areas = []
+    for k in range(scores.shape[1]):
+        inside = labels == k
+        ranks = rankdata(scores[:, k] - np.delete(scores, k, axis=1).max(axis=1))
+        count = int(inside.sum())
+        areas.append((ranks[inside].sum() - count * (count + 1) / 2) / (count * (len(labels) - count)))
+        if scores.shape[1] == 2:
+            # The other class's curve is the same.
+            break
+    return float(np.mean(areas))
 
 
 @lru_cache(maxsize=4)

@@ -23,8 +23,10 @@ _ROUNDING: Final = 2e-4
 # Far more than the planner's own curves have, and larger than any setting.
 _MOST_EPSILONS: Final = 32
 _LARGEST: Final = 2**63
+_MOST_SHARES: Final = 2**16
 _PROJECT: Final = "project"
 _PERSONS: Final = "records_per_person"
+_SHARES: Final = "class_shares"
 _RECORD_FIELDS: Final = {
     "epsilon",
     "delta",
@@ -47,7 +49,7 @@ class Candidate:
     """A design at its best settings, with its plan and predicted accuracy in [0, 1]."""
 
     # low, high: accuracy where records are harder, and easier, to separate. project: width of projected features, or
-    # None.
+    # None. balanced, auc, auc_range: mean recall of the classes, and area under the curve, where shares are declared.
 
     name: str
     config: ReleaseConfig
@@ -57,6 +59,19 @@ class Candidate:
     high: float
     learner: str
     project: int | None = None
+    balanced: float | None = None
+    auc: float | None = None
+    auc_range: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def counted(self) -> float:
+        """The figure that designs are compared by: accuracy, or the area under the curve where shares are known."""
+        return self.accuracy if self.auc is None else self.auc
+
+    @property
+    def areas(self) -> tuple[float, float, float]:
+        """The area under the curve, and its range."""
+        return (self.auc or 0.0, *self.auc_range)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -89,6 +104,7 @@ class PlannerChoice(Shown):
         attainable: accuracy of the learner without privacy: low, predicted, high.
         left_out: settings without a plan at the budget.
         records_per_person: declared number of records of each person, or None.
+        class_shares: declared shares of the classes, or None.
     """
 
     epsilon: float
@@ -100,6 +116,7 @@ class PlannerChoice(Shown):
     attainable: tuple[float, float, float]
     left_out: tuple[LeftOut, ...] = ()
     records_per_person: tuple[int, ...] | None = None
+    class_shares: tuple[float, ...] | None = None
 
     @property
     def best(self) -> Candidate:
@@ -110,6 +127,7 @@ class PlannerChoice(Shown):
         return f"Choice of a design: {labels()[self.best.name]}", {
             "epsilon, delta": f"{exact(self.epsilon)}, {exact(self.delta)}",
             "forecast": f"{100 * self.best.accuracy:.1f}% ({100 * self.best.low:.0f} to {100 * self.best.high:.0f}%)",
+            **({} if self.best.auc is None else {"forecast AUC": auc_of(self.best)}),
             "assumed without privacy": f"{100 * self.attainable[1]:.1f}%",
             "why": " ".join(self.reasons),
         }
@@ -149,7 +167,21 @@ class PlannerChoice(Shown):
             record["left_out"] = sorted(missing)
         if self.records_per_person is not None:
             record[_PERSONS] = list(self.records_per_person)
+        if self.class_shares is not None:
+            record[_SHARES] = {
+                "declared": [round(value, 4) for value in self.class_shares],
+                "auc": {
+                    item.name: [round(v, 4) for v in (item.auc or 0.0, *item.auc_range)] for item in self.candidates
+                },
+                "balanced": {item.name: round(item.balanced or 0.0, 4) for item in self.candidates},
+            }
         return {**record, "reasons": reasons_of(record)}
+
+
+def auc_of(found: Candidate) -> str:
+    """Return the forecast area under the curve with its range, in words."""
+    low, high = found.auc_range
+    return f"{found.auc:.2f} ({low:.2f} to {high:.2f})"
 
 
 def labels() -> dict[str, str]:
@@ -186,7 +218,8 @@ def reasons_of(record: Mapping[str, Any], *, before: bool = False) -> list[str]:
     chosen, predicted, ranges = record["chosen"], record["predicted"], record["ranges"]
     settings = ", ".join(f"{key} {value}" for key, value in record["settings"][chosen].items() if key != "design")
     # Candidates with a higher forecast, but not with so much more that they are chosen.
-    better = [name for name, accuracy in predicted.items() if accuracy > predicted[chosen]]
+    compared = _compared(record)
+    better = [name for name, figure in compared.items() if figure > compared[chosen]]
     if before:
         others = ", but for such as are taken only where they err clearly less" if better else ""
         sentences = [
@@ -203,10 +236,11 @@ def reasons_of(record: Mapping[str, Any], *, before: bool = False) -> list[str]:
         )
         sentences = [
             f"{_start(labels()[chosen])} was chosen ({settings}): {forecast} "
-            f"{_accuracy(predicted[chosen], ranges[chosen])}, the best of {len(predicted)} designs.{also}"
+            f"{_accuracy(predicted[chosen], ranges[chosen])}{_area(record, chosen)}, the best of {len(predicted)} "
+            f"designs.{also}"
         ]
     sentences += [
-        f"{_start(labels()[name])}: {_accuracy(accuracy, ranges[name])} predicted."
+        f"{_start(labels()[name])}: {_accuracy(accuracy, ranges[name])}{_area(record, name)} predicted."
         for name, accuracy in predicted.items()
         if name != chosen
     ]
@@ -216,6 +250,12 @@ def reasons_of(record: Mapping[str, Any], *, before: bool = False) -> list[str]:
     ]
     if (counts := record.get(_PERSONS)) is not None:
         sentences.append(_held(counts))
+    if (known := record.get(_SHARES)) is not None:
+        always, balanced = max(known["declared"]), known["balanced"][chosen]
+        sentences.append(
+            f"By the declared class shares, always naming the most frequent class is right {100 * always:.1f}% of the "
+            f"time; the balanced accuracy of the chosen design is forecast at {100 * balanced:.1f}%."
+        )
     low, expected, high = record["attainable"]
     sentences.append(
         f"Predictions come from a simulation of {record['model']}, on which a learner without privacy reaches "
@@ -223,6 +263,14 @@ def reasons_of(record: Mapping[str, Any], *, before: bool = False) -> list[str]:
         "costs; how well the real classes can be told apart is assumed."
     )
     return sentences
+
+
+def _area(record: Mapping[str, Any], name: str) -> str:
+    """Return the forecast area under the curve in words; empty where no shares of classes were declared."""
+    if (known := record.get(_SHARES)) is None:
+        return ""
+    middle, low, high = known["auc"][name]
+    return f", AUC {middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _accuracy(value: float, between: tuple[float, float] | list[float]) -> str:
@@ -245,14 +293,15 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
     try:
         names = list(record["predicted"])
         sound = (
-            set(record) - {"left_out", _PERSONS} == _RECORD_FIELDS
+            set(record) - {"left_out", _PERSONS, _SHARES} == _RECORD_FIELDS
             and _are_left_out(record.get("left_out"), names)
             and (_PERSONS not in record or _are_counts(record[_PERSONS]))
+            and (_SHARES not in record or _are_known(record[_SHARES], names))
             and record["chosen"] in names
             and list(record["settings"]) == list(record["ranges"]) == list(record["learners"]) == names
             and record["labels"] == {name: labels()[name] for name in names}
             and all(0 <= value <= 1 for value in record["predicted"].values())
-            and _is_best(record["chosen"], record["predicted"])
+            and _is_best(record["chosen"], _compared(record))
             and all(_are_shares(value, 2) for value in record["ranges"].values())
             and _are_shares(record["attainable"], 3)
             # Words: a data card repeats them.
@@ -282,6 +331,26 @@ def _are_counts(counts: Any) -> bool:
     """Whether these are numbers of records as persons are declared to have them."""
     whole = isinstance(counts, list) and all(type(count) is int for count in counts)
     return whole and list(Holdings(tuple(counts)).counts) == sorted(counts) == counts
+
+
+def _are_known(known: Any, names: list[str]) -> bool:
+    """Whether these are declared shares of classes, and what follows from them for each candidate."""
+    declared = known["declared"]
+    return (
+        set(known) == {"declared", "auc", "balanced"}
+        and list(known["auc"]) == list(known["balanced"]) == names
+        and 2 <= len(declared) <= _MOST_SHARES
+        and _are_shares(declared, len(declared))
+        and abs(sum(declared) - 1) <= len(declared) * _ROUNDING
+        and all(_are_shares(values, 3) and values[1] <= values[0] <= values[2] for values in known["auc"].values())
+        and _are_shares(list(known["balanced"].values()), len(names))
+    )
+
+
+def _compared(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the figures that designs were compared by."""
+    known = record.get(_SHARES)
+    return dict(record["predicted"]) if known is None else {name: one[0] for name, one in known["auc"].items()}
 
 
 def _is_best(chosen: str, predicted: Mapping[str, float]) -> bool:

@@ -25,10 +25,17 @@ from privmix.shown import Bars, Shown
 
 @dataclass(frozen=True)
 class PredictedAccuracy:
-    """An accuracy from 0 to 1, and the learner that reaches it."""
+    """An accuracy from 0 to 1, and the learner that reaches it; more where shares of the classes are known."""
 
     accuracy: float
     learner: str
+    balanced: float | None = None
+    auc: float | None = None
+
+    @property
+    def counted(self) -> float:
+        """The figure that designs are compared by."""
+        return self.accuracy if self.auc is None else self.auc
 
 
 _Found = tuple[ReleaseConfig, Plan, PredictedAccuracy]
@@ -47,11 +54,12 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
         rule = kind.forecast(plan, model, seed)
         if rule is None:
             raise InvalidInput("learner", name, f"one whose accuracy on design {plan.design} can be forecast")
-        found.append(model.accuracy(*rule, seed=seed))
-    linear = float(np.mean(found))
+        found.append(model.measured(*rule, seed=seed))
+    linear, balanced, auc = (float(value) for value in np.mean(found, axis=0))
     accuracy = 1 - (1 - linear) * kind.errors_left(plan, model)
     # An accuracy that no learner reaches without privacy is out of reach with privacy.
-    return PredictedAccuracy(max(0.0, min(accuracy, max(linear, model.attainable))), name)
+    accuracy = max(model.least, min(accuracy, max(linear, model.attainable)))
+    return PredictedAccuracy(accuracy, name, balanced, auc) if model.known_shares else PredictedAccuracy(accuracy, name)
 
 
 # Numbers that features may be projected to, where these are twice as many at least.
@@ -139,19 +147,23 @@ def choose_design(
             chosen,
             plan,
             predicted.accuracy,
-            *_range(plan, edges, predicted.accuracy),
+            *_range([predicted.accuracy, *(edge.accuracy for edge in reached)]),
             predicted.learner,
             None if chosen.dim == config.dim else chosen.dim,
+            balanced=predicted.balanced,
+            auc=predicted.auc,
+            auc_range=_range([value for one in (predicted, *reached) if (value := one.auc) is not None]),
         )
         for name, (chosen, plan, predicted) in sorted(
-            best.items(), key=lambda item: counted_error(item[0], item[1][2].accuracy)
+            best.items(), key=lambda item: counted_error(item[0], item[1][2].counted)
         )
+        for reached in ([predict_accuracy(plan, edge) for edge in edges],)
     )
     epsilons = tuple(float(f"{point:.3g}") for point in (epsilon * factor for factor in _CURVE)) if curve else ()
     curves: dict[str, list[float]] = {item.name: [] for item in ordered} if curve else {}
     shown = []
     for done, at in enumerate(epsilons, start=len(trials) + 1):
-        values = [item.accuracy if at == epsilon else _at(item.config, at, delta, model) for item in ordered]
+        values = [item.counted if at == epsilon else _at(item.config, at, delta, model) for item in ordered]
         # Curves share their epsilons: one at which a design has no plan is not drawn.
         if (known := [value for value in values if value is not None]) == values:
             shown.append(at)
@@ -162,22 +174,21 @@ def choose_design(
     attainable = harder.attainable, model.attainable, easier.attainable
     left_out = tuple(one for one, _ in refusals)
     said = model.holdings.counts if model.holdings != ONE_EACH else None
-    return PlannerChoice(epsilon, delta, ordered, tuple(shown), curves, model_words, attainable, left_out, said)
+    shares = tuple(map(float, model.shares)) if model.known_shares else None
+    return PlannerChoice(epsilon, delta, ordered, tuple(shown), curves, model_words, attainable, left_out, said, shares)
 
 
-def _range(plan: Plan, edges: list[DataModel], expected: float) -> tuple[float, float]:
-    """Return the least and the most that is predicted of records like any of these, and of those that are expected."""
-    found = [expected, *(predict_accuracy(plan, edge).accuracy for edge in edges)]
-    return min(found), max(found)
+def _range(values: list[float]) -> tuple[float, float]:
+    return min(values, default=0.0), max(values, default=0.0)
 
 
 def _at(config: ReleaseConfig, epsilon: float, delta: float, model: DataModel) -> float | None:
-    """Accuracy by one draw and about the plan's noise, which will do for a picture; None where there is no plan."""
+    """Return what designs are compared by, by one draw and about the plan's noise; None without a plan."""
     try:
         plan = config.sketch(epsilon, delta)
     except InvalidInput:
         return None
-    return predict_accuracy(plan, model, draws=1).accuracy
+    return predict_accuracy(plan, model, draws=1).counted
 
 
 def _trials(config: ReleaseConfig) -> list[tuple[str, ReleaseConfig]]:
@@ -218,7 +229,7 @@ def _projections(
             replace(trial, design=one).with_noise(noise.noise_multiplier, noise.centre_noise_multiplier)
             for one in designs
         )
-        return max(predict_accuracy(plan, model, draws=2).accuracy for plan in plans)
+        return max(predict_accuracy(plan, model, draws=2).counted for plan in plans)
 
     errors = [1 - forecast(trial) for _, trial in trials]
     most = (1 + _WIDTH_MARGIN) * min(errors)
@@ -227,7 +238,7 @@ def _projections(
 
 def _is_better(found: _Found, other: _Found) -> bool:
     margin = _WIDTH_MARGIN if found[1].dim < other[1].dim else 0.0
-    return 1 - found[2].accuracy < (1 - margin) * (1 - other[2].accuracy)
+    return 1 - found[2].counted < (1 - margin) * (1 - other[2].counted)
 
 
 def _searched(config: ReleaseConfig, plan: Plan, model: DataModel) -> _Found:
@@ -248,7 +259,7 @@ def _searched(config: ReleaseConfig, plan: Plan, model: DataModel) -> _Found:
     for _ in range(_ROUNDS if len(ranges) > 1 else 1):
         before = dict(chosen)
         for name, values in ranges.items():
-            results = [(value, tried({**chosen, name: value})[2].accuracy) for value in values]
+            results = [(value, tried({**chosen, name: value})[2].counted) for value in values]
             highest = max(accuracy for _, accuracy in results)
             # If a simulation shows no difference between values, the design's own preference decides.
             chosen[name] = next(value for value, accuracy in results if accuracy >= highest - _INDIFFERENT)
