@@ -103,7 +103,8 @@ AREAS: dict[str, Callable[[], Values]] = {
 
 
 def differs(found: Values, kept: Values) -> bool:
-    return found.keys() != kept.keys() or any(_apart(values, kept[name]) for name, values in found.items())
+    """Whether something that is kept has other numbers, or is gone. What is new changes no page."""
+    return not kept.keys() <= found.keys() or any(_apart(found[name], values) for name, values in kept.items())
 
 
 def _apart(found: list[Any], kept: list[Any]) -> bool:
@@ -120,6 +121,8 @@ def main() -> None:
             edition = kept[area]["edition"] + 1 if area in kept else 1
             kept[area] = {"edition": edition, "since": date.today().isoformat(), "values": found}
             print(f"{area} changed: edition {edition}")
+        elif found.keys() != kept[area]["values"].keys():
+            kept[area]["values"] = {name: kept[area]["values"].get(name, values) for name, values in found.items()}
     editions.KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     for page in editions.pages():
         page.write_text(editions.with_head(page), encoding="utf-8")

@@ -7,7 +7,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from privmix.learning.data_model import ONE_EACH, Holdings
+from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.mechanisms.persons import RecordWeights
 from tests.refusals import refuses
 

@@ -19,8 +19,9 @@ from privmix.features.identity import Identity
 from privmix.features.projected import Projected
 from privmix.features.scattering import Scattering
 from privmix.learning.base import LEARNERS
-from privmix.learning.data_model import ONE_EACH, DataModel, Holdings
+from privmix.learning.data_model import DataModel
 from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.planning import PlannerChoice, ReleaseConfig, choose_design, planner, predict_accuracy
 from privmix.planning.choice import DECLARED, PUBLIC, Candidate, check_choice_record, counted_error, labels, reasons_of
 from privmix.plans.design import Design

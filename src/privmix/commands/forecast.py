@@ -42,10 +42,10 @@ class Forecast(Columns, PlannerAssumptions, Command["ForecastResult | Budgets"])
     example = "privmix plan --records 60000 --dim 3969 --classes 10 --epsilon 1 --delta 1e-5 --assume attainable=0.99"
 
     epsilon: str | Sequence[float] | float | None = option(
-        None, "Privacy budget, or several with commas, one line each: 0.5,1,2,4.", in_python="Also a sequence."
+        None, "Privacy budget, or several with commas: a line each.", in_python="Also a sequence."
     )
-    accuracy: float | None = option(None, "Accuracy wanted, 0 to 1: finds the least epsilon that is forecast to do.")
-    auc: float | None = option(None, "Area under the curve wanted, in the same way; with `assume` class_shares.")
+    accuracy: float | None = option(None, "Wanted accuracy, 0 to 1: shows the least epsilon for it.")
+    auc: float | None = option(None, "Wanted AUC, in the same way; needs `assume` class_shares.")
     delta: float = option(MISSING, DELTA_HELP)
     records: int = option(MISSING, "Public record count (with `assume` records_per_person: number of persons).")
     classes: Any = option(MISSING, "Class list: a number K, names with commas, or @FILE.")

@@ -11,16 +11,16 @@ import numpy as np
 from privmix.commands.base import Command, function
 from privmix.jobs.columns import ModelColumns
 from privmix.jobs.options import PART_HELP, UNLABELLED_HELP, ModelFiles, NewFile
-from privmix.jobs.release_folder import Transformed, transformed
 from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
+    from privmix.jobs.release_folder import Transformed
     from privmix.publication.dataset import HasDataset, ReleasedDataset
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Transform(ModelColumns, ModelFiles, NewFile, Command[Transformed]):
+class Transform(ModelColumns, ModelFiles, NewFile, Command["Transformed"]):
     """Apply a release's preprocessing to new records.
 
     Extracts features, clips them, subtracts the released mean and clips again, for a learner of your own. The
@@ -44,6 +44,7 @@ class Transform(ModelColumns, ModelFiles, NewFile, Command[Transformed]):
 
     def run(self, progress: Progress) -> Transformed:
         from privmix.jobs.private_tables import check_out, write_table
+        from privmix.jobs.release_folder import transformed
 
         place = None if self.out is None else Path(self.out)
         if place is not None:

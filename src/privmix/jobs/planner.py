@@ -21,7 +21,8 @@ from privmix.jobs.features import features_in_memory
 from privmix.jobs.options import AUTO, GOALS, TABLE
 from privmix.jobs.public_data import origins_of
 from privmix.jobs.release_options import Assumptions
-from privmix.learning.data_model import ONE_EACH, DataModel, Holdings
+from privmix.learning.data_model import DataModel
+from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.named import chosen
 from privmix.planning.choice import DECLARED, PUBLIC, PlannerChoice
 from privmix.planning.config import ReleaseConfig

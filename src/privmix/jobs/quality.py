@@ -10,8 +10,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.metrics import roc_auc_score
 
 from privmix.shown import Bar, Bars, Shown
 
@@ -335,6 +333,10 @@ def _tree(rows: Places, test: Places) -> TreeQuality:
     if len(labels) < 2:
         # Rows of one class: the only classifier there is.
         return TreeQuality(float((test[:, -1] == labels[0]).mean()), None)
+    # Imported here: classifiers are measured without it.
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.metrics import roc_auc_score
+
     tree = HistGradientBoostingClassifier(random_state=0).fit(rows[:, :-1], rows[:, -1])
     probabilities = tree.predict_proba(test[:, :-1])
     accuracy = float((tree.classes_[probabilities.argmax(axis=1)] == test[:, -1]).mean())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from privmix.certificate.about import About
     from privmix.certificate.sealed_key import Auditor
     from privmix.features.base import Extractor
-    from privmix.learning.data_model import Holdings
+    from privmix.learning.holdings import Holdings
     from privmix.ledger.ledger import Ledger
     from privmix.plans.design import Design
 
@@ -73,9 +73,7 @@ class Assumptions:
     records_per_person: Any = option(
         None, "Public number of records per person, or quantiles separated by |.", read=_items
     )
-    class_shares: Any = option(
-        None, "Public shares of the classes in the order of `classes`, separated by |: 0.88|0.12.", read=_items
-    )
+    class_shares: Any = option(None, "Public shares of the classes, in their order, separated by |.", read=_items)
     auc: float | None = option(None, "With class_shares: AUC you expect without privacy. Default: 0.9.")
     spectrum_decay: float | None = option(None, "Decay of feature variance, as (i + 4)^-DECAY. Default: 1.1 or 1.6.")
     between_share: float | None = option(
@@ -105,7 +103,7 @@ class Assumptions:
         if self.records_per_person is None:
             return None
         # Imported here: options are listed without it.
-        from privmix.learning.data_model import Holdings
+        from privmix.learning.holdings import Holdings
 
         with in_terms_of({"records_per_person": "assume records_per_person"}):
             return Holdings.of(self.records_per_person)

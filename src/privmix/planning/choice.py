@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from privmix.errors import InvalidInput
-from privmix.learning.data_model import Holdings
+from privmix.learning.holdings import Holdings
 from privmix.planning.config import ReleaseConfig
 from privmix.plans.plan import Plan
 from privmix.plans.registry import all_designs, design_named, made_by

@@ -13,7 +13,8 @@ from privmix.designs.moments.class_plan import ClassMoments
 from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, Moments
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning.base import LEARNERS
-from privmix.learning.data_model import ONE_EACH, DataModel
+from privmix.learning.data_model import DataModel
+from privmix.learning.holdings import ONE_EACH
 from privmix.planning.choice import DECLARED, PUBLIC, Candidate, LeftOut, PlannerChoice, counted_error, is_model_words
 from privmix.planning.config import ReleaseConfig
 from privmix.planning.table import TableColumn, TableForecast, forecast_table, listed
