@@ -175,7 +175,11 @@ class Budgets(Shown):
         found = ["best attack: on an even bet whether a record is in the data; guessing is right 50% of the time"]
         if any(one.variation is not None for one in self.forecasts):
             found.append("rows differ: total variation of two columns of drawn rows and of the records, by noise alone")
-        found.append(self.forecasts[0].choice.reasons[-1])
+        choice = self.forecasts[0].choice
+        if choice.class_shares is not None:
+            always = f"{100 * max(choice.class_shares):.1f}%"
+            found.append(f"always naming the most frequent class is right {always} of the time")
+        found.append(choice.reasons[-1])
         return (*found, *(() if self.figure is None else (f"picture: {self.figure}",)))
 
     def picture(self) -> Bars:

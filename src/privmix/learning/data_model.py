@@ -101,11 +101,6 @@ class DataModel:
     holdings: Holdings = ONE_EACH
     known_shares: bool = False
 
-    @property
-    def least(self) -> float:
-        """Accuracy without any feature: always the most frequent class where it is known, or else a guess."""
-        return float(self.shares.max()) if self.known_shares else 1 / len(self.shares)
-
     @cached_property
     def between(self) -> Reals:
         """(k,) variance of the classes' means along each axis."""
@@ -135,8 +130,7 @@ class DataModel:
     @cached_property
     def attainable(self) -> float:
         """Accuracy of linear discriminant analysis that knows means and variances exactly."""
-        found = self.accuracy(*self._discriminants(), seed=0)
-        return max(found, self.least) if self.known_shares else found
+        return self.accuracy(*self._discriminants(), seed=0)
 
     @cached_property
     def attained(self) -> float:

@@ -44,12 +44,21 @@ _RECORD_FIELDS: Final = {
 }
 
 
+def compared(accuracy: float, auc: float | None, always: float) -> float:
+    """Return the figure that designs are compared by: accuracy, or the area under the curve where shares are known.
+
+    The area counts for less where the rule is right less often than ``always`` naming the most frequent class.
+    """
+    return accuracy if auc is None else auc - max(0.0, always - accuracy)
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A design at its best settings, with its plan and predicted accuracy in [0, 1]."""
 
     # low, high: accuracy where records are harder, and easier, to separate. project: width of projected features, or
-    # None. balanced, auc, auc_range: mean recall of the classes, and area under the curve, where shares are declared.
+    # None. balanced, auc, auc_range: mean recall of the classes, and area under the curve, where shares are declared;
+    # always: share of the largest class.
 
     name: str
     config: ReleaseConfig
@@ -62,11 +71,12 @@ class Candidate:
     balanced: float | None = None
     auc: float | None = None
     auc_range: tuple[float, float] = (0.0, 0.0)
+    always: float = 0.0
 
     @property
     def counted(self) -> float:
-        """The figure that designs are compared by: accuracy, or the area under the curve where shares are known."""
-        return self.accuracy if self.auc is None else self.auc
+        """The figure that designs are compared by."""
+        return compared(self.accuracy, self.auc, self.always)
 
     @property
     def areas(self) -> tuple[float, float, float]:
@@ -350,7 +360,10 @@ def _are_known(known: Any, names: list[str]) -> bool:
 def _compared(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the figures that designs were compared by."""
     known = record.get(_SHARES)
-    return dict(record["predicted"]) if known is None else {name: one[0] for name, one in known["auc"].items()}
+    if known is None:
+        return dict(record["predicted"])
+    always = max(known["declared"])
+    return {name: compared(record["predicted"][name], one[0], always) for name, one in known["auc"].items()}
 
 
 def _is_best(chosen: str, predicted: Mapping[str, float]) -> bool:

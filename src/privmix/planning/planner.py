@@ -15,7 +15,16 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning.base import LEARNERS
 from privmix.learning.data_model import DataModel
 from privmix.learning.holdings import ONE_EACH
-from privmix.planning.choice import DECLARED, PUBLIC, Candidate, LeftOut, PlannerChoice, counted_error, is_model_words
+from privmix.planning.choice import (
+    DECLARED,
+    PUBLIC,
+    Candidate,
+    LeftOut,
+    PlannerChoice,
+    compared,
+    counted_error,
+    is_model_words,
+)
 from privmix.planning.config import ReleaseConfig
 from privmix.planning.table import TableColumn, TableForecast, forecast_table, listed
 from privmix.plans.plan import Plan
@@ -32,11 +41,12 @@ class PredictedAccuracy:
     learner: str
     balanced: float | None = None
     auc: float | None = None
+    always: float = 0.0
 
     @property
     def counted(self) -> float:
         """The figure that designs are compared by."""
-        return self.accuracy if self.auc is None else self.auc
+        return compared(self.accuracy, self.auc, self.always)
 
 
 _Found = tuple[ReleaseConfig, Plan, PredictedAccuracy]
@@ -59,8 +69,10 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
     linear, balanced, auc = (float(value) for value in np.mean(found, axis=0))
     accuracy = 1 - (1 - linear) * kind.errors_left(plan, model)
     # An accuracy that no learner reaches without privacy is out of reach with privacy.
-    accuracy = max(model.least, min(accuracy, max(linear, model.attainable)))
-    return PredictedAccuracy(accuracy, name, balanced, auc) if model.known_shares else PredictedAccuracy(accuracy, name)
+    accuracy = max(1 / len(model.shares), min(accuracy, max(linear, model.attainable)))
+    if not model.known_shares:
+        return PredictedAccuracy(accuracy, name)
+    return PredictedAccuracy(accuracy, name, balanced, auc, float(model.shares.max()))
 
 
 # Numbers that features may be projected to, where these are twice as many at least.
@@ -152,6 +164,7 @@ def choose_design(
             predicted.learner,
             None if chosen.dim == config.dim else chosen.dim,
             balanced=predicted.balanced,
+            always=predicted.always,
             auc=predicted.auc,
             auc_range=_range([value for one in (predicted, *reached) if (value := one.auc) is not None]),
         )
