@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,19 @@ def test_the_command_line_tells_of_the_best_epoch(release: Release, tmp_path: Pa
     kept = json.loads((tmp_path / "MODEL" / "model.json").read_text())
     assert "accuracy" not in json.dumps(kept)
     assert kept["params"]["augment"] == "flip"
+
+
+def test_a_model_states_the_sizes_of_classes_that_its_release_has() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-0.5, 0.5, (2_000, 4)).astype(np.float32)
+    y = (np.arange(2_000) < 240).astype(np.int64)
+    given: dict[str, Any] = {"classes": ["no", "yes"], "epsilon": 2, "delta": 1e-5, "features": "identity", "seed": 1}
+    for design in ("moments", "class-moments", "three-stage"):
+        said, always = pm.fit(pm.release((x, y), design=design, **given)).details
+        found = re.findall(r"(no|yes) about ([\d.]+)% \(give or take ([\d.]+)\)", said)
+        assert [name for name, *_ in found] == ["no", "yes"]
+        for (_, share, error), real in zip(found, (88, 12), strict=True):
+            # A deviation is half of what is stated, about.
+            assert abs(float(share) - real) < 3.5 * float(error) < 30
+        assert f"{found[0][1]}%" in always
+    assert pm.fit(pm.release((x, y), design="poisson", rows=500, **given)).details == ()
