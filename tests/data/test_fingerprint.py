@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas
+import pyarrow as pa
+import pyarrow.dataset
 import pytest
 from PIL import Image
 
@@ -157,3 +159,23 @@ def test_cells_that_repeat_are_written_as_each_is() -> None:
         values = np.empty(len(cells), dtype=object)
         values[:] = cells
         assert fingerprints._canonical(values) == b"".join(map(fingerprints._cell, cells))
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "table", "datasets", "dataset"])
+def test_other_columns_and_labels_of_one_table_are_the_same_data(form: str) -> None:
+    columns = {name: np.arange(9.0) * place for place, name in enumerate("abcd", start=1)}
+    table = pa.table({**columns, "one": [0, 1, 1] * 3, "two": [1, 0, 1] * 3})
+    data = {
+        "pandas": table.to_pandas,
+        "polars": lambda: pytest.importorskip("polars").from_arrow(table),
+        "table": lambda: table,
+        "datasets": lambda: pytest.importorskip("datasets").Dataset(table),
+        "dataset": lambda: pyarrow.dataset.dataset(table),
+    }[form]()
+
+    def hashes(numbers: str, label: str) -> set[str]:
+        source = open_dataset(data, classes=2, label_column=label, number_columns=list(numbers))
+        return set(content_hashes(source))
+
+    assert hashes("ab", "one") & hashes("cd", "two")
+    assert hashes("ab", "one") != hashes("cd", "two")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import privmix as pm
-from privmix.accounting.api import right_at_most
+from privmix.certificate.guarantee import Guarantee
 from privmix.errors import InvalidInput
 from privmix.jobs.forecast import _BUDGETS, Budgets, _until, budgets_of
-from privmix.planning.choice import check_choice_record
+from privmix.planning.choice import check_choice_record, check_choice_settings
 from tests.refusals import refuses
 
 FACTS: dict[str, Any] = {"records": 2_000, "dim": 8, "classes": 2, "delta": 1e-5, "assume": "attainable=0.9"}
@@ -35,7 +37,7 @@ def test_several_budgets_say_what_each_says_alone() -> None:
     }
     assert small.choice.best.accuracy < large.choice.best.accuracy
     plan = small.choice.best.plan
-    assert 0.5 < small.right == right_at_most(plan.event, plan.cost(1e-5)) < large.right < 1
+    assert 0.5 < small.right == Guarantee.of_plan(plan).right < large.right < 1
     written = found.to_dict()
     assert [one["right_at_most"] for one in written["budgets"]] == [small.right, large.right]
     assert "least_epsilon" not in written
@@ -73,8 +75,12 @@ def test_with_class_shares_a_forecast_has_an_auc_and_no_design_that_ignores_them
     record = found.choice.to_dict()
     check_choice_record(record)
     other = {**record["class_shares"]["auc"], record["chosen"]: [0.01, 0.0, 0.02]}
-    with refuses("certificate choice"):
-        check_choice_record({**record, "class_shares": {**record["class_shares"], "auc": other}})
+    known = record["class_shares"]
+    for wrong in ({"auc": other}, {"declared": [0.5, 0.4]}, {"declared": [0.88, 0.12, 0.0]}, {"declared": [True, 0.0]}):
+        with refuses("certificate choice"):
+            shares = {**known, **wrong}
+            check_choice_record({**record, "class_shares": shares})
+            check_choice_settings({**record, "class_shares": shares}, found.choice.best.plan)
 
 
 @pytest.mark.parametrize(
@@ -114,3 +120,16 @@ def test_a_budget_or_an_accuracy_is_needed() -> None:
     with pytest.raises(InvalidInput) as refused:
         pm.forecast(**FACTS, accuracy=1.5)
     assert refused.value.field == "accuracy"
+
+
+def test_for_a_table_the_attack_is_on_the_plan_of_the_table(tmp_path: Path) -> None:
+    columns = [{"name": name, "categories": ["a", "b", "c"]} for name in ("one", "two", "three")]
+    features = tmp_path / "spec.json"
+    features.write_text(json.dumps(columns))
+    given = {"records": 20_000, "classes": 2, "delta": 1e-5, "assume": "attainable=0.8", "goal": "table"}
+    found = pm.forecast(**given, epsilon=(0.5, 2), features=f"tabular:{features}")
+    for one in found.forecasts:
+        assert one.plan is one.table.plan
+        assert one.right == Guarantee.of_plan(one.table.plan).right
+        assert one.plan.design in one.in_a_line()
+        assert one.to_dict()["right_at_most"] == one.right

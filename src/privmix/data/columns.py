@@ -226,9 +226,9 @@ def _is_text(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _is_cell(kind: Any) -> bool:
+def is_cell(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
-        return _is_cell(kind.value_type)
+        return is_cell(kind.value_type)
     texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     numbers = is_number(kind) or pa.types.is_decimal(kind)
     return bool(texts or numbers or _is_time(kind) or pa.types.is_null(kind))
@@ -237,7 +237,7 @@ def _is_cell(kind: Any) -> bool:
 def check_cells(name: str, kind: Any) -> None:
     """Raise :class:`InvalidInput` where the Arrow type of a table's column is none of :data:`CELLS`."""
     # A struct's type names its fields, which may stem from a record: no type is shown.
-    if not _is_cell(kind):
+    if not is_cell(kind):
         raise InvalidInput(f"column {name}", "another type", CELLS)
 
 

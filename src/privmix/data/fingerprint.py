@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,12 +47,15 @@ def content_hashes(source: Source) -> tuple[str, ...]:
     """SHA-256 of each file that holds records of ``source``: sorted, distinct, private.
 
     A copy, another name, place or shard order gives the same hashes. Empty files and files that the reader leaves out
-    have none. Records in memory have one hash (:func:`records_hash`); a frame adds one of all its columns, since other
-    columns of the same frame are about the same people.
+    have none. Records in memory have one hash (:func:`records_hash`); frames and tables add those of all columns, since
+    other columns, with another label, are about the same people.
     """
     if not source.files:
-        whole = getattr(source, "whole", None)
-        return tuple(sorted({digest for one in (source, whole) if one is not None for digest in _record_hashes(one)}))
+        found, one = set[str](), cast("Source | None", source)
+        while one is not None:
+            found |= _record_hashes(one)
+            one = getattr(one, "whole", None)
+        return tuple(sorted(found))
     return tuple(sorted({digest for _, digest in hashed_files(source) if digest != _EMPTY}))
 
 

@@ -16,6 +16,7 @@ from privmix.data.columns import (
     check_cells,
     check_header,
     check_usable,
+    is_cell,
     no_column,
     storage_type,
     usable_names,
@@ -70,7 +71,8 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
     parts = [_part(frame, columns.index(name)) for name in wanted]
     inputs = _cells_of(parts) if selection.table is not None else _numbers_of(parts)
     every = _cells_of([_part(frame, place) for place in range(len(columns))])
-    whole = MemorySource(Schema(len(frame), (len(columns),), names), every, label_part)
+    facts = Schema(len(frame), (len(columns),), names)
+    whole = MemorySource(facts, every, label_part, MemorySource(facts, every, no_labels))
     schema = Schema(len(frame), (len(wanted),), names, selection.table)
     named = tuple(wanted) if selection.table is None else None
     return MemorySource(schema, inputs, label_part, whole, named)
@@ -181,10 +183,18 @@ def open_table(data: Any, split: str, classes: Any, selection: Selection) -> Sou
             yield from table.to_batches(columns=columns, batch_size=size)
 
     kind = "records of its schema" if features is None else "records of its features"
-    return HeldTableSource([Path("data")], ArrowFormat(kind, lambda _: described, blocks), selection, names, coded)
+    held = [Path("data")], ArrowFormat(kind, lambda _: described, blocks)
+    source = HeldTableSource(*held, selection, names, coded)
+    schema = described.schema
+    usable = zip(usable_names(schema.names), schema, strict=True)
+    if cells := tuple(name for name, field in usable if is_cell(storage_type(field.type))):
+        source.whole = HeldTableSource(*held, Selection(label="", table=cells, labelled=False), names)
+    return source
 
 
 class HeldTableSource(ArrowSource):
     """A table that its schema describes, in its own order; see :func:`open_table`."""
 
     travels = False
+    # The same records with all columns but lists, images and the like: see `content_hashes`.
+    whole: HeldTableSource | None = None

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting.api import right_at_most
+from privmix.certificate.guarantee import Guarantee
 from privmix.data.source import resolve_classes
 from privmix.designs.rows.poisson import Poisson
 from privmix.errors import InvalidInput, check_number
@@ -32,6 +32,7 @@ from privmix.planning.diagnostics import minimum_euclidean_distance, neural_coll
 from privmix.planning.planner import TableChoice, choose_design, choose_table
 from privmix.planning.table import forecast_table
 from privmix.planning.theory import best_mixup_degree
+from privmix.plans.plan import Plan
 from privmix.progress import Progress, silent
 from privmix.reports.pictures import draw_predictions
 from privmix.rounding import exact, percent_up
@@ -60,10 +61,14 @@ class ForecastResult(Shown):
     figure: Path | None = None
 
     @property
+    def plan(self) -> Plan:
+        """The plan that the goal asks for."""
+        return self.table.plan if self.goal == TABLE and self.table is not None else self.choice.best.plan
+
+    @property
     def right(self) -> float:
-        """How often the best attack on the best design is right on an even bet, at most."""
-        plan = self.choice.best.plan
-        return right_at_most(plan.event, plan.cost(self.choice.delta))
+        """How often the best attack on that plan is right on an even bet, at most."""
+        return Guarantee.of_plan(self.plan).right
 
     @property
     def variation(self) -> float | None:
@@ -74,13 +79,13 @@ class ForecastResult(Shown):
 
     def in_a_line(self) -> str:
         """Return what a budget buys: the best attack, the best design and its accuracy, and distance of rows."""
-        best = self.choice.best
+        best, attack = self.choice.best, f"best attack right {percent_up(self.right)} of the time at most"
         between = "" if self.variation is None else f", rows differ by {self.variation:.4f}"
+        if self.goal == TABLE and self.table is not None:
+            return f"{100 * self.table.accuracy:.1f}% by {self.plan.design}{between}; {attack}"
         area = "" if best.auc is None else f", AUC {auc_of(best)}"
-        return (
-            f"{100 * best.accuracy:.1f}% ({100 * best.low:.0f} to {100 * best.high:.0f}%){area} by {best.plan.design}"
-            f"{between}; best attack right {percent_up(self.right)} of the time at most"
-        )
+        span = f"({100 * best.low:.0f} to {100 * best.high:.0f}%)"
+        return f"{100 * best.accuracy:.1f}% {span}{area} by {self.plan.design}{between}; {attack}"
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Forecast of each design, and the options that choose it."""

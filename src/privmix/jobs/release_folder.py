@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate.about import about_of
-from privmix.errors import check_choice
+from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
-from privmix.planning.choice import forecast_of
+from privmix.planning.choice import check_choice_record, forecast_of
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
@@ -298,7 +298,12 @@ class Release(Shown):
         plan, promise, where = self.plan, self.certificate, self.folder
         sums = f"{made_by(plan).released} and " if made_by(plan).released else ""
         choice = promise["choice"]
-        forecast = {"forecast, not checked": forecast_of(choice, choice["chosen"])} if choice else {}
+        try:
+            check_choice_record(choice or {})
+            forecast = {"forecast, not checked": forecast_of(choice, choice["chosen"])}
+        except InvalidInput:
+            # None, or a stranger's: nothing of it is shown.
+            forecast = {}
         return about_of(promise).get("title", f"Release of design {plan.design}"), {
             **promise.lead(),
             **forecast,

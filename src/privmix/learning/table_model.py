@@ -469,6 +469,8 @@ def _judged(fit: _Fit, seed: int, tell: Any) -> float:
             fit.take_clipping(seed + place, _TRIAL_ROWS)
         fit.descend(fitted, stiffness, _TRIAL_STEPS, _RATE, lambda step, place=place: tell(place * _TRIAL_STEPS + step))
         found.append(judge.misfit(fit.expected(*fit.shares())[0])[0])
+    if not np.isfinite(found).all():
+        raise InvalidInput("released moments", "numbers beyond any fit", "finite numbers")
     return max(stiffness for stiffness, left in zip(_STIFF, found, strict=False) if left <= min(found) + chance)
 
 

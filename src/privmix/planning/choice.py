@@ -310,7 +310,8 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
             and record["chosen"] in names
             and list(record["settings"]) == list(record["ranges"]) == list(record["learners"]) == names
             and record["labels"] == {name: labels()[name] for name in names}
-            and all(0 <= value <= 1 for value in record["predicted"].values())
+            and all(_is_number(record[name]) and 0 < record[name] <= _LARGEST for name in ("epsilon", "delta"))
+            and _are_shares(list(record["predicted"].values()), len(names))
             and _is_best(record["chosen"], _compared(record))
             and all(_are_shares(value, 2) for value in record["ranges"].values())
             and _are_shares(record["attainable"], 3)
@@ -351,7 +352,8 @@ def _are_known(known: Any, names: list[str]) -> bool:
         and list(known["auc"]) == list(known["balanced"]) == names
         and 2 <= len(declared) <= _MOST_SHARES
         and _are_shares(declared, len(declared))
-        and abs(sum(declared) - 1) <= len(declared) * _ROUNDING
+        # Each is rounded to four decimals.
+        and abs(sum(declared) - 1) <= len(declared) * 5.1e-5
         and all(_are_shares(values, 3) and values[1] <= values[0] <= values[2] for values in known["auc"].values())
         and _are_shares(list(known["balanced"].values()), len(names))
     )
@@ -379,6 +381,9 @@ def check_choice_settings(record: Mapping[str, Any], plan: Plan) -> None:
     """Raise :class:`InvalidInput` unless the settings that a sound ``record`` names as chosen are the plan's."""
     settings = dict(record["settings"][record["chosen"]])
     kind, dim = made_by(plan), settings.pop(_PROJECT, plan.dim)
+    known = record.get(_SHARES)
+    if known is not None and len(known["declared"]) != plan.num_classes:
+        raise InvalidInput("certificate choice", len(known["declared"]), "a share for each class of the plan")
     if settings["design"] != plan.design or dim != plan.dim or not kind.agrees(plan, settings):
         raise InvalidInput("certificate choice", record["chosen"], "the design and settings of the plan")
 
