@@ -109,7 +109,7 @@ def fitted(
 
 
 def shares_in_words(release: ReleasedDataset) -> tuple[str, ...]:
-    """Return what released label sums say of the sizes of the classes; empty for releases without them."""
+    """Return sizes of the classes by released label sums, in words; empty for releases without them."""
     if not hasattr(release.beside, "known_shares"):
         return ()
     shares, errors = release.beside.known_shares(release.label_offset)

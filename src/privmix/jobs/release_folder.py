@@ -302,7 +302,7 @@ class Release(Shown):
             check_choice_record(choice or {})
             forecast = {"forecast, not checked": forecast_of(choice, choice["chosen"])}
         except InvalidInput:
-            # None, or a stranger's: nothing of it is shown.
+            # There is none, or no planner of ours wrote it.
             forecast = {}
         return about_of(promise).get("title", f"Release of design {plan.design}"), {
             **promise.lead(),

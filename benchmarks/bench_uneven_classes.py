@@ -6,7 +6,7 @@ rounded extremes of the table and stand for public knowledge; categories have a 
 share of positives and the area that a logistic regression without privacy reaches on the same halves, both rounded to
 hundredths: the forecast is then of what privacy costs. Five runs, each with its own halves and noise.
 
-    python benchmarks/bench_class_shares.py [--seeds 5] [--report]
+    python benchmarks/bench_uneven_classes.py [--seeds 5] [--report]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import privmix as pm
 
 EPSILONS: Final = (0.5, 1.0, 4.0)
 DELTA: Final = 1e-5
-RUNS: Final = common.RESULTS / "class_shares_runs.json"
+RUNS: Final = common.RESULTS / "uneven_classes_runs.json"
 # Name: package, table, column and smallest value of positives, inputs.
 TABLES: Final[dict[str, tuple[str, str, str, Any, str]]] = {
     "COVID-19 test positive": (
