@@ -165,7 +165,7 @@ def report(runs: list[dict[str, Any]]) -> None:
         "clipping bound": "the square root of the number of columns, without a search",
     }
     common.save(
-        "class_shares",
+        "uneven_classes",
         "Forecasts for classes of different size",
         settings,
         summary,
