@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 
 import privmix as pm
 from privmix.errors import InvalidInput
+from privmix.features.tabular import Tabular
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(delta|plain numbers)")
 SECRET = "Zq7Carrier"
@@ -54,7 +55,7 @@ def categories(frame: pandas.DataFrame, column: str, *more: str) -> pandas.DataF
 
 
 def tabular(data: Any) -> Made:
-    return data, {"features": pm.features.Tabular(SPEC)}
+    return data, {"features": Tabular(SPEC)}
 
 
 def parquet_of(path: Path, frame: pandas.DataFrame) -> Path:
