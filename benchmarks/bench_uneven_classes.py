@@ -81,7 +81,7 @@ def run(name: str, seed: int, known: set[tuple[Any, ...]]) -> list[dict[str, Any
     train, test = order[: len(y) // 2], order[len(y) // 2 :]
     plain = LogisticRegression(max_iter=2000).fit(x[train], y[train]).predict_proba(x[test])[:, 1]
     share, area = float(y[train].mean()), float(roc_auc_score(y[test], plain))
-    # What an owner states: a public figure, not one of these records.
+    # The owner states public figures.
     said = {"class_shares": [round(1 - share, 2), round(share, 2)], "auc": round(area, 2)}
     clip = float(np.sqrt(len(TABLES[name][4].split())))
     found = []

@@ -179,3 +179,14 @@ def test_other_columns_and_labels_of_one_table_are_the_same_data(form: str) -> N
 
     assert hashes("ab", "one") & hashes("cd", "two")
     assert hashes("ab", "one") != hashes("cd", "two")
+
+
+@pytest.mark.parametrize("library", ["table", "datasets"])
+def test_tables_of_lists_with_the_same_labels_are_different_data(library: str) -> None:
+    def hashes(value: float) -> set[str]:
+        table = pa.table({"x": [[value, 1.0]] * 4, "label": [0, 1, 0, 1]})
+        held = table if library == "table" else pytest.importorskip("datasets").Dataset(table)
+        return set(content_hashes(open_dataset(held, classes=2, feature_length=2)))
+
+    assert hashes(1.0) == hashes(1.0)
+    assert not hashes(1.0) & hashes(2.0)

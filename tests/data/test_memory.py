@@ -157,7 +157,7 @@ def test_what_is_declared_of_a_frame_makes_no_other_data_of_it() -> None:
             (["dog", "cat"], {"columns": ["a"]}),
         )
     ]
-    # Of all columns, with the label and without.
+    # One of all columns with the label, one without.
     assert len(set.intersection(*whole)) == 2
     numbered = [content_hashes(open_dataset((X, Y), classes=classes)) for classes in (2, [1, 0], [0, 1])]
     assert len(set(numbered)) == 1

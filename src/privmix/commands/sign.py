@@ -1,4 +1,4 @@
-"""Vouch for every file of a release or model, and make the keys for that, or for replays."""
+"""Sign every file of a release or model, and make keys for signatures and replays."""
 
 from __future__ import annotations
 

@@ -118,6 +118,11 @@ class ArrowSource(Source):
 
     travels = True
 
+    @property
+    def input_columns(self) -> tuple[str, ...]:
+        """Names of the columns that are read, but for the label's."""
+        return tuple(self._inputs)
+
     def manifest(self) -> Manifest:
         return self._manifest
 

@@ -187,7 +187,9 @@ def open_table(data: Any, split: str, classes: Any, selection: Selection) -> Sou
     source = HeldTableSource(*held, selection, names, coded)
     schema = described.schema
     usable = zip(usable_names(schema.names), schema, strict=True)
-    if cells := tuple(name for name, field in usable if is_cell(storage_type(field.type))):
+    cells = tuple(name for name, field in usable if is_cell(storage_type(field.type)))
+    # Other columns of a record stand for it only together with its inputs: labels alone are those of many datasets.
+    if set(source.input_columns) <= set(cells):
         source.whole = HeldTableSource(*held, Selection(label="", table=cells, labelled=False), names)
     return source
 
