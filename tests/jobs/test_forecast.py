@@ -47,7 +47,7 @@ def test_several_budgets_say_what_each_says_alone() -> None:
 def test_the_least_budget_reaches_an_accuracy_that_the_next_smaller_one_misses(needed: float) -> None:
     def at(epsilon: float) -> Any:
         accuracy = 0.9 if epsilon >= needed else 0.8
-        return SimpleNamespace(choice=SimpleNamespace(epsilon=epsilon, best=SimpleNamespace(accuracy=accuracy)))
+        return SimpleNamespace(choice=SimpleNamespace(epsilon=epsilon), accuracy=accuracy)
 
     tried = _until(at, 0.85, None)
     found = Budgets(tuple(tried[epsilon] for epsilon in sorted(tried)), 0.85)
@@ -88,6 +88,7 @@ def test_with_class_shares_a_forecast_has_an_auc_and_no_design_that_ignores_them
     [
         ({"class_shares": [0.9, 0.2]}, "assume class_shares"),
         ({"class_shares": [1.0]}, "assume class_shares"),
+        ({"class_shares": [0.002] * 500}, "assume class_shares"),
         ({"class_shares": "0.5,x"}, "assume class_shares"),
         ({"class_shares": [0.5, 0.3, 0.2]}, "assume class_shares"),
         ({"class_shares": [0.9, 0.1], "auc": 0.4}, "assume auc"),
@@ -102,10 +103,16 @@ def test_shares_and_areas_that_do_not_fit_are_refused(assumed: dict[str, Any], f
         pm.forecast(**FACTS, auc=0.8)
 
 
-def test_a_picture_goes_through_all_budgets() -> None:
+def test_a_picture_goes_through_all_budgets(tmp_path: Path) -> None:
     drawn = forecast(epsilon="4,0.5").drawn()
     assert drawn["epsilons"] == [0.5, 4]
     assert all(len(values) == 2 for values in drawn["curves"].values())
+    shares = FACTS | {"assume": {"class_shares": [0.88, 0.12], "auc": 0.73}}
+    of_areas = pm.forecast(**shares, epsilon=(1, 2), figure=tmp_path / "areas.svg").drawn()
+    assert of_areas["curves"][of_areas["chosen"]][1] == pytest.approx(
+        of_areas["class_shares"]["auc"][of_areas["chosen"]][0], abs=0.02
+    )
+    assert "predicted AUC" in (tmp_path / "areas.svg").read_text()
 
 
 @pytest.mark.parametrize("wrong", ["", "1,", "one", [], "1,-1", float("nan"), [1, None]])

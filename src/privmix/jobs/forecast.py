@@ -71,6 +71,11 @@ class ForecastResult(Shown):
         return Guarantee.of_plan(self.plan).right
 
     @property
+    def accuracy(self) -> float:
+        """Forecast accuracy with that plan."""
+        return self.table.accuracy if self.goal == TABLE and self.table is not None else self.choice.best.accuracy
+
+    @property
     def variation(self) -> float | None:
         """Forecast total variation of two columns: by the goal's plan; None where no rows of a table can be drawn."""
         if self.goal == TABLE and self.table is not None:
@@ -82,7 +87,7 @@ class ForecastResult(Shown):
         best, attack = self.choice.best, f"best attack right {percent_up(self.right)} of the time at most"
         between = "" if self.variation is None else f", rows differ by {self.variation:.4f}"
         if self.goal == TABLE and self.table is not None:
-            return f"{100 * self.table.accuracy:.1f}% by {self.plan.design}{between}; {attack}"
+            return f"{100 * self.accuracy:.1f}% by {self.plan.design}{between}; {attack}"
         area = "" if best.auc is None else f", AUC {auc_of(best)}"
         span = f"({100 * best.low:.0f} to {100 * best.high:.0f}%)"
         return f"{100 * best.accuracy:.1f}% {span}{area} by {self.plan.design}{between}; {attack}"
@@ -199,7 +204,7 @@ class Budgets(Shown):
     def drawn(self) -> dict[str, Any]:
         """Return the record of a picture: that of the least budget, or the largest, with curves through all."""
         chosen = self.choice
-        reached = [{one.name: one.accuracy for one in forecast.choice.candidates} for forecast in self.forecasts]
+        reached = [{one.name: one.counted for one in forecast.choice.candidates} for forecast in self.forecasts]
         names = [name for name in chosen.to_dict()["predicted"] if all(name in one for one in reached)]
         curves = {name: [one[name] for one in reached] for name in names}
         return {**chosen.to_dict(), "epsilons": [one.choice.epsilon for one in self.forecasts], "curves": curves}
@@ -325,10 +330,9 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
 
 def reaches(found: ForecastResult, accuracy: float | None, auc: float | None) -> bool:
     """Whether the best design is forecast to reach a wanted accuracy, or area under the curve; False for neither."""
-    best = found.choice.best
     if accuracy is not None:
-        return best.accuracy >= accuracy
-    return auc is not None and (best.auc or 0.0) >= auc
+        return found.accuracy >= accuracy
+    return auc is not None and (found.choice.best.auc or 0.0) >= auc
 
 
 def _until(

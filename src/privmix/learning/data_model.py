@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.learning.public_records import along_principal_axes, mixture, own_shapes, unlimited_accuracy
-from privmix.plans.setting import AssumedRecords
+from privmix.plans.setting import MOST_SHARES, AssumedRecords
 from privmix.publication.dataset import RecordTransform
 
 Reals = NDArray[np.float64]
@@ -327,6 +327,8 @@ def shares_of(given: Sequence[float] | None) -> Reals:
         shares = np.zeros(1)
     if not (np.isfinite(shares).all() and (shares > 0).all() and abs(shares.sum() - 1) <= _SHARES_SUM):
         raise InvalidInput("class_shares", given, "shares above 0, one a class, that add up to 1")
+    if len(shares) > MOST_SHARES:
+        raise InvalidInput("class_shares", f"{len(shares)} shares", f"at most {MOST_SHARES} classes")
     return shares
 
 

@@ -13,6 +13,7 @@ from privmix.learning.holdings import Holdings
 from privmix.planning.config import ReleaseConfig
 from privmix.plans.plan import Plan
 from privmix.plans.registry import all_designs, design_named, made_by
+from privmix.plans.setting import MOST_SHARES
 from privmix.rounding import exact
 from privmix.shown import Bar, Bars, Shown
 
@@ -23,7 +24,6 @@ _ROUNDING: Final = 2e-4
 # Far more than the planner's own curves have, and larger than any setting.
 _MOST_EPSILONS: Final = 32
 _LARGEST: Final = 2**63
-_MOST_SHARES: Final = 2**16
 _PROJECT: Final = "project"
 _PERSONS: Final = "records_per_person"
 _SHARES: Final = "class_shares"
@@ -350,7 +350,7 @@ def _are_known(known: Any, names: list[str]) -> bool:
     return (
         set(known) == {"declared", "auc", "balanced"}
         and list(known["auc"]) == list(known["balanced"]) == names
-        and 2 <= len(declared) <= _MOST_SHARES
+        and 2 <= len(declared) <= MOST_SHARES
         and _are_shares(declared, len(declared))
         # Each is rounded to four decimals.
         and abs(sum(declared) - 1) <= len(declared) * 5.1e-5

@@ -14,6 +14,9 @@ from privmix.fields import Choice, Count, Number, Positive, Share, Switch, Whole
 
 CENTRES: Final = ("private", "none")
 
+MOST_SHARES: Final = 400
+"""Number of classes whose shares can be declared: each has about ten simulated records."""
+
 
 @dataclass(frozen=True)
 class Setting:

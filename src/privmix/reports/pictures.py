@@ -180,7 +180,10 @@ def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
         )
     axes.axvline(record["epsilon"], color="#666666", linestyle=":", linewidth=1)
     drawn = [100 * value for values in record["curves"].values() for value in values]
-    if (between := record.get("ranges", {}).get(record["chosen"])) is not None:
+    known = record.get("class_shares")
+    between = record.get("ranges", {}).get(record["chosen"]) if known is None else known["auc"][record["chosen"]][1:]
+    figure_of = "accuracy" if known is None else "AUC"
+    if between is not None:
         low, high = (100 * value for value in between)
         names = list(record["curves"])
         colour = COLOURS[names.index(record["chosen"]) % len(COLOURS) if record["chosen"] in names else 0]
@@ -195,8 +198,8 @@ def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
     margin = 0.06 * (most - least) + 0.5
     axes.set_ylim(max(0.0, least - margin), min(101.0, most + margin))
     axes.set_xlabel(f"epsilon (delta {exact(record['delta'])}); dotted: the budget asked for")
-    axes.set_ylabel("predicted accuracy (%)")
-    axes.set_title("Predicted accuracy of each design, from a public simulation", fontsize=10)
+    axes.set_ylabel(f"predicted {figure_of} (%)")
+    axes.set_title(f"Predicted {figure_of} of each design, from a public simulation", fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, loc="lower right")
     save_figure(figure, path)
