@@ -15,12 +15,13 @@ and 6) have the settings of epsilon 2.
 ``encoder`` has cold and warm starts of a linear head on CIFAR-10 by a public encoder (features of bench_photographs.py;
 2,000 images public, 10,000 private), in the place of their Tables 7 and 14, which fine-tune transformers.
 
-``pools`` is an older table: rungs with synthetic images by bench_synthesis.py (three hours), all with the private phase
-of PAST, which no search chose.
+``synthetic`` has the rungs with synthetic images, by the EDM of bench_synthesis.py that was trained longer (an hour),
+each with its own search. ``amounts`` has fewer of these images, other budgets (Table 8) and images drawn with guidance
+(Tables 2 and 13), with the settings of the rung with all of them.
 
 Finished runs are kept in results/ladder_runs.json.
 
-    python benchmarks/bench_ladder.py [--only ladder,budgets,encoder] [--pools FOLDER] [--report]
+    python benchmarks/bench_ladder.py [--only ladder,budgets,encoder,synthetic,amounts] [--pools FOLDER] [--report]
 """
 
 from __future__ import annotations
@@ -51,13 +52,12 @@ from privmix import named
 from privmix.data import open_dataset
 from privmix.data.public_share import PublicShare, split_off
 from privmix.procedural.base import get_generator
-from privmix.research.synthesis.verb import synthesise
 
 RUNS = common.RESULTS / "ladder_runs.json"
 Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 EPSILON, DELTA, BUDGETS = 2.0, 1e-5, (1.0, 2.0, 4.0)
-RECORDS, PUBLIC, HELD, DRAWN = 5_000, 600, 5_000, 10_000
+RECORDS, FEATURES, PUBLIC, HELD, DRAWN = 5_000, 10_000, 600, 5_000, 10_000
 SEEDS, TUNED_ON = range(5), 100
 # 8.5% of the records, as 4096 of 48,000 are.
 BATCH = 427
@@ -72,19 +72,8 @@ SHARED: dict[str, Any] = {
     # Named, so that a run is the same whatever else the machine does.
     "strategy": "vmap:chunk=64",
 }
-# The private phase of pools and of bench_warm_up.py, with 3 epochs of batches of 853 from 10,000 records.
-PAST_RECORDS = 10_000
-PAST: dict[str, Any] = {"views": "self-aug:augmentations=crop,k_base=4"}
-PAST_RATE = 2.0
 # 1,056 steps of 100 images.
 SOME: dict[str, Any] = {"epochs": 176, "optimiser": "sgd", "augmentations": "none"}
-SWEPT: dict[str, Any] = {
-    "steps": 4000,
-    "batch_size": 32,
-    "noise_mean": -0.4,
-    "precision": "bfloat16",
-    "sampler_steps": 12,
-}
 
 
 def warm_up(**changes: Any) -> dict[str, str]:
@@ -168,24 +157,37 @@ def encoder() -> Iterator[Rung]:
         yield replace(cold, label=last, above=f"encoder, warm, {at}", uses=real, options=options)
 
 
-def pools() -> Iterator[Rung]:
-    """Rungs with synthetic images, and those they are compared with, by the private phase of PAST."""
-    warm, real = {**PAST, "scenario": "warm"}, {"public": "public"}
+def synthetic() -> Iterator[Rung]:
+    """Rungs with synthetic images, each with its own search."""
     cut = {"augmentations": "crop+cutout"}
     flat = {**cut, "optimiser": "sam"}
-    weights = {"scenario": "extended", "public_method": "multiplicity:perturbations=4"}
-    yield Rung("pools", "warm", "", 68.09, uses=real, options={**warm, **warm_up()})
+    weights = {"scenario": "extended", "public_method": "multiplicity:perturbations=4", "views": "self-aug:k_base=4"}
     yield from_pool("EDM", "warm", 75.13)
-    yield from_pool("EDM trained longer", "EDM", None, pool="longer")
-    yield from_pool("EDM (4000 images)", "EDM", None, drawn=4000)
-    yield from_pool("DDPM", "EDM (4000 images)", 72.0, pool="ddpm", drawn=4000)
-    cropped = "EDM + crops and cutout in the warm-up"
-    yield from_pool(cropped, "EDM", 84.88, **cut)
-    yield Rung("pools", "the same without EDM", cropped, uses=real, options={**warm, **warm_up(**cut)})
-    sam, last = "EDM + crops and cutout + SAM", "EDM + crops and cutout + SAM + weight multiplicity"
-    yield from_pool(sam, cropped, 85.28, **flat)
-    yield from_pool(last, sam, 85.78, weights, **flat)
-    yield replace(from_pool("this warm-up alone (epsilon 0)", last, 80.4, **flat), epsilon=0.0)
+    cropped = from_pool("EDM + crops and cutout in the warm-up", "EDM", 84.88, **cut)
+    yield cropped
+    yield replace(cropped, label="the same warm-up alone", above=cropped.label, epsilon=0.0, paper=80.4)
+    sam = "EDM + crops and cutout + SAM"
+    yield from_pool(sam, cropped.label, 85.28, **flat)
+    yield from_pool("EDM + crops and cutout + SAM + weight multiplicity", sam, 85.78, weights, **flat)
+    mixed = {"views": "dp-mix-diff:k_base=1,k_self=1,k_diff=1"}
+    title = "cold, EDM's images in the mixes (DP-MIX_DIFF)"
+    yield Rung("synthetic", title, "cold", pool="longer", uses={"pool": "pool"}, options=mixed)
+
+
+def amounts() -> Iterator[Rung]:
+    """Other numbers of images, budgets and weights of guidance, with the settings of ``EDM``."""
+    for epsilon in (2.0, 4.0, 6.0):
+        for drawn in (1_250, 2_500, 5_000, DRAWN):
+            if (epsilon, drawn) != (EPSILON, DRAWN):
+                above = "EDM" if epsilon == EPSILON else f"EDM, {DRAWN:,} images, epsilon {epsilon:g}"
+                above = "" if drawn == DRAWN else above
+                rung = from_pool(f"EDM, {drawn:,} images, epsilon {epsilon:g}", above, None, drawn=drawn)
+                yield replace(rung, part="amounts", epsilon=epsilon)
+    title = "EDM, 4,000 images"
+    yield replace(from_pool(title, "EDM", None, drawn=4_000), part="amounts")
+    for weight in (3, 20):
+        guided = from_pool(f"{title}, guidance of weight {weight}", title, None, drawn=4_000, pool=f"guided-{weight}")
+        yield replace(guided, part="amounts")
 
 
 def from_pool(
@@ -194,18 +196,18 @@ def from_pool(
     paper: float | None,
     options: Mapping[str, Any] = {},
     *,
-    pool: str = "edm",
+    pool: str = "longer",
     drawn: int = DRAWN,
     **changes: Any,
 ) -> Rung:
     """A rung whose warm-up has synthetic and public images, for as many steps as the public ones alone."""
     steps = {"epochs": round(SOME["epochs"] * PUBLIC / (PUBLIC + drawn)), **changes}
-    shared = {**PAST, "scenario": "warm-synthetic", **warm_up(**steps)}
     both = {"public": "public", "synthetic": "pool"}
-    return Rung("pools", label, above, paper, pool, drawn, uses=both, options={**shared, **options})
+    shared = {"scenario": "warm-synthetic", **warm_up(**steps)}
+    return Rung("synthetic", label, above, paper, pool, drawn, uses=both, options={**shared, **options})
 
 
-PARTS = {"ladder": ladder, "budgets": budgets, "encoder": encoder, "pools": pools}
+PARTS = {"ladder": ladder, "budgets": budgets, "encoder": encoder, "synthetic": synthetic, "amounts": amounts}
 
 
 def parted(folder: Path) -> None:
@@ -225,11 +227,7 @@ def images(place: Path) -> Images:
 def pool(folder: Path, name: str) -> Images:
     """Synthetic images of the public ones, drawn where they are not there."""
     if not (folder / f"pool-{name}").exists():
-        if name == "swept":
-            where = {"out": folder / "pool-swept", "work": folder / "work-swept"}
-            synthesise(folder / "public.npz", images=5_000, **where, **SWEPT)
-        else:
-            made(folder, name, IMAGES[name])
+        made(folder, name, IMAGES[name])
     return images(folder / f"pool-{name}" / "train.npz")
 
 
@@ -247,7 +245,7 @@ def test() -> Images:
     return found.x, found.y
 
 
-def chosen(total: int, seed: int, records: int = PAST_RECORDS) -> NDArray[np.int64]:
+def chosen(total: int, seed: int, records: int = RECORDS) -> NDArray[np.int64]:
     """Private records of a seed."""
     return np.sort(np.random.default_rng(seed).choice(total, records, replace=False))
 
@@ -285,19 +283,19 @@ class Setting:
         return found | ({"views": views} if views else {})
 
 
-def one_run(rung: Rung, seed: int, folder: Path, setting: Setting | None) -> dict[str, Any]:
+def one_run(rung: Rung, seed: int, folder: Path, setting: Setting) -> dict[str, Any]:
     """A training, and its accuracy on held-out training images where it tunes, else on the test images."""
     torch.set_num_threads(1)
     features = rung.part == "encoder"
     x, y = photographs("private") if features else images(folder / "private.npz")
-    count = RECORDS if rung.part in ("ladder", "budgets") else PAST_RECORDS
+    count = FEATURES if features else RECORDS
     mine = chosen(len(x), seed, count)
     public = photographs("public") if features else images(folder / "public.npz")
     held = {"public": public, "rendered": rendered()}
     if rung.pool:
         held["pool"] = tuple(part[: rung.drawn] for part in pool(folder, rung.pool))
     given = {argument: held[name] for argument, name in rung.uses.items()}
-    searched = update(PAST_RATE) if setting is None else setting.options(rung.options.get("views", ""))
+    searched = setting.options(rung.options.get("views", ""))
     if features:
         searched = {key: value for key, value in searched.items() if key in ("epochs", "optimiser")}
     options = {**SHARED, **rung.options, **searched, **given, "model_seed": seed, "epsilon": rung.epsilon}
@@ -312,7 +310,7 @@ def one_run(rung: Rung, seed: int, folder: Path, setting: Setting | None) -> dic
         "part": rung.part,
         "label": rung.label,
         "seed": seed,
-        "setting": "" if setting is None else str(setting),
+        "setting": str(setting),
         "on": "held-out" if seed == TUNED_ON else "test",
         "accuracy": round(100 * model.score(*told), 2),
         "epsilon": model.certificate["guarantee"]["epsilon"],
@@ -329,6 +327,17 @@ def keep(runs: dict[str, Any], key: str, place: Path = RUNS) -> None:
     runs.update(kept(place) | {key: runs[key]})
     place.write_text(json.dumps(runs, indent=0) + "\n")
     print(key, runs[key]["accuracy"], runs[key]["cpu_seconds"], flush=True)
+
+
+def searched_of(rung: Rung) -> Rung:
+    """The rung whose search gives this one its settings."""
+    if rung.part == "budgets":
+        return replace(rung, part="ladder", label=label_of(rung), epsilon=EPSILON)
+    if rung.part == "amounts":
+        return next(synthetic())
+    if rung.epsilon == 0:
+        return next(one for one in synthetic() if one.label == rung.above)
+    return rung
 
 
 def search(rung: Rung, runs: dict[str, Any], folder: Path) -> Setting:
@@ -349,14 +358,14 @@ def search(rung: Rung, runs: dict[str, Any], folder: Path) -> Setting:
     if tried[Setting(10, rate, False)] > tried[Setting(3, short, False)] + 0.5:
         score(20, rate)
     best = max(tried, key=lambda setting: tried[setting])
-    if rung.part == "ladder":
+    if rung.part != "encoder":
         score(best.epochs, best.rate, crops=True)
     return max(tried, key=lambda setting: tried[setting])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="ladder,budgets,encoder", help="parts, separated by commas")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
     parser.add_argument("--pools", type=Path, default=CACHE / "synthesis", help="public and private images, pools")
     parser.add_argument("--report", action="store_true", help="run nothing more")
     options = parser.parse_args()
@@ -366,10 +375,7 @@ def main() -> None:
         parted(options.pools)
         for part in options.only.split(","):
             for rung in PARTS[part]():
-                own = rung
-                if part == "budgets":
-                    own = replace(rung, part="ladder", label=label_of(rung), epsilon=EPSILON)
-                setting = None if part == "pools" else search(own, runs, options.pools)
+                setting = search(searched_of(rung), runs, options.pools)
                 for seed in SEEDS:
                     if rung.key(seed) not in runs:
                         runs[rung.key(seed)] = one_run(rung, seed, options.pools, setting)
@@ -392,37 +398,18 @@ def gain(mine: Mapping[int, float], before: Mapping[int, float]) -> tuple[float,
 
 
 def rows(runs: Mapping[str, Any], part: str) -> list[list[str]]:
-    rungs = {rung.label: rung for rung in PARTS[part]()}
+    rungs = {rung.label: rung for every in PARTS.values() for rung in every()}
     found = []
-    for rung in rungs.values():
+    for rung in PARTS[part]():
         mine = accuracies(runs, rung)
         if not mine:
             continue
         above = rungs.get(rung.above)
-        step = "-" if above is None else f"{in_words(gain(mine, accuracies(runs, above)))} on {shown(above.label)}"
+        step = "-" if above is None else f"{in_words(gain(mine, accuracies(runs, above)))} on {above.label}"
         while above is not None and above.paper is None:
             above = rungs.get(above.above)
-        found.append([shown(rung.label), spread(mine), step, *papers(rung, above)])
+        found.append([rung.label, spread(mine), step, *papers(rung, above)])
     return found
-
-
-# What its pool is, wherever EDM stands for the shorter training: see bench_synthesis.py.
-EARLIER = (
-    "EDM (0.5): its network's scalings take 0.5 for the deviation of the images, as Karras et al. have it for theirs; "
-    "it is 0.62 for these, as in the model that was trained longer, and in any that is trained today."
-)
-
-
-def shown(label: str) -> str:
-    """A rung's name in tables, which says by which model its images are.
-
-    Example:
-        >>> shown("EDM (4000 images)"), shown("EDM trained longer"), shown("the same without EDM")
-        ('EDM (0.5) (4000 images)', 'EDM trained longer', 'the same without EDM')
-    """
-    if label in ("EDM trained longer", "the same without EDM"):
-        return label
-    return label.replace("EDM", "EDM (0.5)")
 
 
 def papers(rung: Rung, above: Rung | None) -> list[str]:
@@ -443,10 +430,10 @@ def spread(found: Mapping[int, float]) -> str:
 def searched(runs: Mapping[str, Any]) -> str:
     """The settings tried of each rung, best first."""
     found = []
-    for rung in [*ladder(), *encoder()]:
+    for rung in (*ladder(), *synthetic(), *encoder()):
         tried = [run for run in runs.values() if run["label"] == rung.label and run["seed"] == TUNED_ON]
         tried.sort(key=lambda run: -run["accuracy"])
-        if accuracies(runs, rung):
+        if tried and accuracies(runs, rung):
             others = "; ".join(f"{run['setting']}: {run['accuracy']:.1f}" for run in tried[1:])
             found.append([rung.label, f"{tried[0]['setting']}: {tried[0]['accuracy']:.1f}", others])
     return common.table(["rung", "chosen: accuracy", "others: accuracy"], found)
@@ -485,26 +472,20 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
         searched(runs),
         *others(runs),
         "## With synthetic images",
-        "Of commit 8a7416f8, not rebuilt: 10,000 private records, three epochs with four crops at rate 2. "
-        "No search chose it, so its levels are no baselines. It compares warm-ups alone.",
-        common.table(header, rows(runs, "pools")),
-        EARLIER,
+        "10,000 digits by the EDM of synthesis.md that was trained longer on the 600. One model, one pool: intervals "
+        "say nothing about other ones. Each line has its own search; a warm-up alone has none.",
+        common.table(header, rows(runs, "synthetic")),
+        "### Numbers of images, budgets, guidance\n\nSettings are those of EDM. All warm-ups take as many steps.",
+        common.table(header[:3], [row[:3] for row in rows(runs, "amounts")]),
     ]
-    done = [run for run in runs.values() if run["part"] != "pools"]
     facts = {
-        "task": f"tanh CNN on MNIST pixels, {RECORDS} private records ({PAST_RECORDS} with synthetic images), "
-        f"{PUBLIC} public",
+        "task": f"tanh CNN on MNIST pixels, {RECORDS} private records, {PUBLIC} public",
         "fixed for every line": f"batches of {BATCH}, C = 1, no momentum, average of the weights (0.9)",
         "searched for every line": "rates 2, 4, 8 and further powers of two while the best is at an edge, at 10 and 3 "
         "epochs; 20 epochs at the rate of 10 where 10 beat 3 by half a point; two crops of a record in the private "
         "phase",
-        "privacy": f"delta {DELTA}, PLD; spent at most {max((run['epsilon'] for run in done), default=0):.4f}",
-        "not run yet": "; ".join(
-            rung.label
-            for part in ("ladder", "budgets", "encoder")
-            for rung in PARTS[part]()
-            if not accuracies(runs, rung)
-        )
+        "privacy": f"delta {DELTA}, PLD; spent at most {max((run['epsilon'] for run in runs.values()), default=0):.4f}",
+        "not run yet": "; ".join(rung.label for part in PARTS.values() for rung in part() if not accuracies(runs, rung))
         or "none",
         "interval": "Student's t of paired differences over the seeds: private records, weights, batches and noise",
         "cpu_seconds": round(sum(run["cpu_seconds"] for run in runs.values())),
