@@ -45,6 +45,13 @@ ENTRIES: list[dict[str, Any]] = [
     {"date": ["2015-01-01", "2025-12-31"], "parts": ["days", "year", "month", "weekday"], "missing": "indicator"},
     {"date": ["2015-01-01", "2025-12-31"], "parts": ["weekday"], "missing": "2020-02-29", "missing_tokens": ["NA"]},
     {"date": ["2000-01-01", "2001-01-01"], "format": "%d.%m.%Y %H:%M"},
+    {
+        "date": ["2000-01-01", "2001-01-01"],
+        "format": "%d.%m.%Y %H:%M",
+        "parts": ["days", "hour"],
+        "missing": "2000-02-02",
+    },
+    {"date": ["2000-01-01", "2001-01-01"], "parts": ["hour"], "missing": "indicator"},
     {"date": ["2000-01-01", "2001-01-01"], "format": "%d-%b-%Y"},
     {"date": ["2000-01-01", "2001-01-01"], "format": "%Y%m%d"},
 ]
@@ -205,6 +212,23 @@ def test_days(day: date) -> None:
     )  # fmt: skip
 
 
+def test_hours() -> None:
+    for format_, cell, hour in (
+        (None, "2016-02-03T22:10:01.5+01:00", 22),
+        (None, "2016-02-03 07:59", 7),
+        (None, "2016-02-03", 0),
+        ("%d.%m.%Y %H:%M", "3.2.2016 7:05", 7),
+        ("%m/%d/%Y %I:%M %p", "2/3/2016 12:05 am", 0),
+        ("%m/%d/%Y %I:%M %p", "2/3/2016 12:05 PM", 12),
+        ("%m/%d/%Y %I:%M %p", "2/3/2016 1:05 p.m.", 13),
+    ):
+        entry = {"date": BOUNDS, "parts": ["hour"], **({"format": format_} if format_ else {})}
+        assert one(entry, cell).index(1) == hour
+    assert column({"date": BOUNDS, "parts": ["hour"]}).feature_names[7] == "c hour=7"
+    with pytest.raises(InvalidInput):
+        one({"date": BOUNDS, "parts": ["hour"]}, "2016-02-03 24:00")
+
+
 def test_months_by_name_are_those_of_one_language() -> None:
     entry = {"date": ["2000-01-01", "2000-12-31"], "format": "%d-%b-%Y", "parts": ["month"]}
     for number, name in enumerate(("Jan", "FEB", "mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")):
@@ -256,7 +280,9 @@ SENSELESS: list[Any] = [
     {"date": ["2015-02-30", "2025-12-31"]},
     {"date": [2015, 2025]},
     {"date": BOUNDS, "parts": []},
-    {"date": BOUNDS, "parts": ["hour"]},
+    {"date": BOUNDS, "parts": ["minute"]},
+    {"date": BOUNDS, "parts": ["hour"], "format": "%d.%m.%Y"},
+    {"date": BOUNDS, "parts": ["hour"], "format": "%d.%m.%Y %I"},
     {"date": BOUNDS, "parts": ["days", "days"]},
     {"date": BOUNDS, "parts": "days"},
     {"date": ["0001-01-01", "9999-12-31"], "parts": ["year"]},

@@ -32,6 +32,8 @@ COLUMNS: dict[str, Any] = {
     "digit": {"boolean": {"true": [1], "false": [0]}},
     "day": {"date": ["2015-01-01", "2025-12-31"], "missing": "indicator"},
     "written": {"date": ["2015-01-01", "2016-12-31"], "format": "%d.%m.%Y", "parts": ["days", "month", "weekday"]},
+    "at": {"date": ["2015-01-01", "2015-12-31"], "parts": ["hour"], "missing": "indicator"},
+    "clock": {"date": ["2015-01-01", "2015-12-31"], "format": "%d.%m.%Y %I:%M %p", "parts": ["hour", "month"]},
     "year": {"date": ["2015-01-01", "2025-12-31"], "parts": ["year"]},
 }
 

@@ -149,9 +149,11 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
         """Learn from it, or make rows of the table."""
         if self.dry_run:
             return None
+        label = self.as_columns().label
+        named = "" if label == "label" else f" --label-column {shlex.quote(label)}"
         learn, rows = (
             f"privmix fit {shlex.quote(str(self.out))} --out MODEL",
-            f"privmix sample {shlex.quote(str(self.out))} --out rows.csv",
+            f"privmix sample {shlex.quote(str(self.out))} --out rows.csv{named}",
         )
         if self.goal == TABLE:
             return rows

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.features.table_cells import NO_DATE, Missing, SingleKind, token_of
 
-_ISO: Final = re.compile(r"(?P<Y>\d{4})-(?P<m>\d{2})-(?P<d>\d{2})(?:[T ][0-9:.,+Z -]*)?", re.ASCII)
+_ISO: Final = re.compile(r"(?P<Y>\d{4})-(?P<m>\d{2})-(?P<d>\d{2})(?:[T ](?P<H>\d{2})?[0-9:.,+Z -]*)?", re.ASCII)
 _MONTHS: Final = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
@@ -28,23 +28,23 @@ _DIRECTIVES: Final = {
     "y": r"(?P<y>\d{2})",
     "b": r"(?P<b>[A-Za-z]{3})",
     "B": r"(?P<B>[A-Za-z]{3,9})",
-    "H": r"\d{1,2}",
+    "H": r"(?P<H>\d{1,2})",
     "M": r"\d{1,2}",
     "S": r"\d{1,2}",
-    "I": r"\d{1,2}",
-    "p": r"[AaPp]\.?[Mm]\.?",
+    "I": r"(?P<I>\d{1,2})",
+    "p": r"(?P<p>[AaPp])\.?[Mm]\.?",
     "%": "%",
 }
 _TIGHT: Final = {word: rule.replace(r"\d{1,2}", r"\d{2}") for word, rule in _DIRECTIVES.items()}
 _LONGEST_FORMAT: Final = 40
-PARTS: Final = ("days", "year", "month", "weekday")
+PARTS: Final = ("days", "year", "month", "weekday", "hour")
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MOST_YEARS: Final = 100
 
 
 @dataclass(frozen=True)
 class Dates(SingleKind):
-    """A day between public bounds: its place between them in [0, 1], or its year, month and weekday, one-hot."""
+    """A day between public bounds: its place between them in [0, 1], or its year, month, weekday and hour, one-hot."""
 
     low: date
     high: date
@@ -75,6 +75,8 @@ class Dates(SingleKind):
         pattern = _ISO if entry.get("format") is None else _date_pattern(entry["format"], field)
         if "y" in pattern.groupindex and high.year - low.year >= _MOST_YEARS:
             raise InvalidInput(field, list(bounds), f"a range of at most {_MOST_YEARS} years if format has %y")
+        if "hour" in parts and "H" not in pattern.groupindex and not {"I", "p"} <= pattern.groupindex.keys():
+            raise InvalidInput(field, entry["format"], "a format with %H, or %I and %p, if hour is a part")
         found = Missing.read(entry, field, lambda said: _iso(field, said))
         return cls(low, high, pattern, tuple(parts), found)
 
@@ -84,6 +86,8 @@ class Dates(SingleKind):
             return [(str(year), year) for year in range(self.low.year, self.high.year + 1)]
         if part == "month":
             return [(str(month), month) for month in range(1, 13)]
+        if part == "hour":
+            return [(str(hour), hour) for hour in range(24)]
         return [(name, day) for day, name in enumerate(_WEEKDAYS)]
 
     @property
@@ -99,6 +103,7 @@ class Dates(SingleKind):
         return [*found, *self.missing.names(column)]
 
     def value(self, cell: Any) -> date | None:
+        """Return the day; with its hour, if that is a part."""
         found = self.pattern.fullmatch(token_of(cell).strip())
         if found is None:
             return None
@@ -112,7 +117,8 @@ class Dates(SingleKind):
             first = (self.low.year + self.high.year) // 2 - (_MOST_YEARS - 1) // 2
             year = first + (year - first) % _MOST_YEARS
         try:
-            return date(year, month, int(said.get("d") or "1"))
+            day = date(year, month, int(said.get("d") or "1"))
+            return datetime(day.year, day.month, day.day, _hour(said)) if "hour" in self.parts else day
         except ValueError:
             return None
 
@@ -120,13 +126,14 @@ class Dates(SingleKind):
         return "" if value is None else str(value)
 
     def cut(self, value: date) -> str | None:
+        value = _day(value)
         if value < self.low:
             return f"before the first day: read as {self.low}"
         return f"after the last day: read as {self.high}" if value > self.high else None
 
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
         values = self.values(cells, name)
-        days = [self.low if value is None else min(max(value, self.low), self.high) for value in values]
+        days = [self.low if value is None else min(max(_day(value), self.low), self.high) for value in values]
         found = []
         for part in self.parts:
             if part == "days":
@@ -134,10 +141,23 @@ class Dates(SingleKind):
                 found.append(np.array([(day - self.low).days / length for day in days], np.float64).reshape(-1, 1))
                 continue
             first = self._one_hot(part)[0][1]
-            of = [day.weekday() if part == "weekday" else getattr(day, part) for day in days]
+            of = [getattr(value, "hour", 0) for value in values]
+            if part != "hour":
+                of = [day.weekday() if part == "weekday" else getattr(day, part) for day in days]
             found.append(np.eye(len(self._one_hot(part)))[np.array(of, dtype=np.int64) - first])
         # Each part has norm at most 1.
         return self.joined(values, np.concatenate(found, axis=1) / math.sqrt(len(self.parts)))
+
+
+def _day(value: date) -> date:
+    return value.date() if isinstance(value, datetime) else value
+
+
+def _hour(said: Mapping[str, str | None]) -> int:
+    """Return the hour of a cell; 0 where it has none."""
+    if said.get("I"):
+        return int(said["I"] or 0) % 12 + 12 * ((said.get("p") or "").lower() == "p")
+    return int(said.get("H") or 0)
 
 
 def _iso(field: str, given: Any) -> date:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import singledispatch
 from itertools import pairwise
 from typing import Any, Final
@@ -49,6 +49,11 @@ class States:
     kind: pa.DataType
     unlisted: int | None = None
     open_end: bool = False
+
+    @property
+    def field(self) -> pa.Field:
+        """Name and type of the cells, and whether they can be missing."""
+        return pa.field(self.name, self.kind, nullable=_MISSING in self.draws)
 
     def nearest(self, features: NDArray[np.float64]) -> NDArray[np.int64]:
         """(n,) the state whose features are nearest to those of each of (n, width) cells."""
@@ -135,7 +140,7 @@ def _(kind: Categories, entry: Mapping[str, Any]) -> States:
     # If missing values have no place either, they have no feature, as these.
     named = kind.tokens is not None and type_ == pa.string()
     features = np.vstack([states.features, np.zeros(kind.width)])
-    draws.append(_always(kind.unlisted if named else None))
+    draws.append(_always(kind.unlisted) if named else _MISSING)
     return _plain(features, draws, type_, unlisted=len(features) - 1)
 
 
@@ -160,6 +165,8 @@ def _(kind: Truth, entry: Mapping[str, Any]) -> States:
 def _(kind: Dates, entry: Mapping[str, Any]) -> States:
     text, length = entry.get("format"), (kind.high - kind.low).days
     days = [kind.low + timedelta(days=day) for day in range(length + 1)]
+    if timed := "hour" in kind.parts:
+        days = [datetime.combine(day, time(hour)) for day in days for hour in range(24)]
     width = kind.width - kind.missing.own
     encoded = kind.encode(list(days) if text is None else [_spelt(day, text) for day in days], "")[:, :width]
     if "days" in kind.parts:
@@ -176,12 +183,16 @@ def _(kind: Dates, entry: Mapping[str, Any]) -> States:
     def one_of(places: NDArray[np.intp]) -> Draw:
         def drawn(generator: np.random.Generator, count: int) -> list[Any]:
             found = [days[place] for place in generator.choice(places, count).tolist()]
+            if timed:
+                minutes = generator.integers(60, size=count).tolist()
+                found = [day + timedelta(minutes=more) for day, more in zip(found, minutes, strict=True)]
             return found if text is None else [_spelt(day, text) for day in found]
 
         return drawn
 
     features = np.stack([encoded[places].mean(axis=0) for places in members])
-    states = _plain(features, [one_of(places) for places in members], pa.date32() if text is None else pa.string())
+    type_ = pa.string() if text is not None else pa.timestamp("s") if timed else pa.date32()
+    states = _plain(features, [one_of(places) for places in members], type_)
     states = replace(states, shares=np.array([float(len(places)) for places in members]))
     return _with_missing(states, kind.missing.own)
 
@@ -192,6 +203,9 @@ def _spelt(day: date, text: str) -> str:
 
 def _always(value: Any) -> Draw:
     return lambda _, count: [value] * count
+
+
+_MISSING: Final = _always(None)
 
 
 def _short(number: float, length: float) -> float:
@@ -222,7 +236,7 @@ def _draws(values: Sequence[Any]) -> tuple[list[Draw], pa.DataType]:
     numbers = whole or all(type(value) is float or (type(value) is int and abs(value) <= 2**53) for value in known)
     kind = pa.int64() if whole else pa.float64() if numbers else pa.string()
     told = [value if value is None or numbers else token_of(value).strip() for value in values]
-    return [_always(value) for value in told], kind
+    return [_MISSING if value is None else _always(value) for value in told], kind
 
 
 def _plain(
@@ -243,4 +257,4 @@ def _with_missing(states: States, own: bool) -> States:
     features = np.zeros((count + 1, width + 1))
     features[:count, :width], features[count, width] = states.features, 1
     shares = np.append(states.shares / states.shares.sum(), 0.1)
-    return replace(states, features=features, shares=shares, draws=(*states.draws, _always(None)))
+    return replace(states, features=features, shares=shares, draws=(*states.draws, _MISSING))

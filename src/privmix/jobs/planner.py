@@ -159,7 +159,11 @@ def check_goal(goal: str, extractor: Any, *, design: str = AUTO) -> None:
 
 def columns_of(tabular: Tabular) -> tuple[TableColumn, ...]:
     """Return the declared columns in use, and whether features determine the share of each of their states."""
-    return tuple(TableColumn(one.name, len(one.shares), _told(one, tabular.scale)) for one in table_states(tabular))
+    more = {
+        name: {"ordinal": "categories", "date": "parts"}.get(kind.key, "bins") for name, kind in tabular.kinds.items()
+    }
+    states = table_states(tabular)
+    return tuple(TableColumn(one.name, len(one.shares), _told(one, tabular.scale), more[one.name]) for one in states)
 
 
 def _told(states: States, scale: float) -> bool:

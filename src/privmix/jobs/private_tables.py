@@ -103,7 +103,7 @@ def _parquet(found: Tabled, stream: IO[bytes]) -> None:
 
 def _jsonl(found: Tabled, stream: IO[bytes]) -> None:
     for part in _parts(found):
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in part.to_pylist())
+        lines = (json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in part.to_pylist())
         stream.write("".join(lines).encode())
 
 

@@ -412,4 +412,4 @@ def made_release(
         warn(text)
     for text in job.carry_out(planned, progress).warnings:
         warn(text)
-    return Release(job.out, scratch, planned.told)
+    return Release(job.out, scratch, planned.told, job.declared.label)

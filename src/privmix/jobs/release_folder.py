@@ -108,14 +108,22 @@ class Release(Shown):
 
     Attributes:
         certificate: what it guarantees.
+        label: name of the labels' column; known where the release was just made, else "label".
 
     Raises:
         InvalidInput: the folder is no release as it was certified.
         StorageError: a file is missing or can't be read.
     """
 
-    def __init__(self, folder: str | Path, scratch: ScratchFolder | None = None, details: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        scratch: ScratchFolder | None = None,
+        details: Sequence[str] = (),
+        label: str = "label",
+    ) -> None:
         self._folder, self._scratch, self._details = Path(folder), scratch, tuple(details)
+        self.label = label
         self.certificate = read_certificate(self._folder)
 
     @property
@@ -242,7 +250,7 @@ class Release(Shown):
 
     @shows_bars
     def sample_table(
-        self, records: int | None = None, *, label: str = "label", seed: int = 0, progress: Asked = None
+        self, records: int | None = None, *, label: str | None = None, seed: int = 0, progress: Asked = None
     ) -> SampledTable:
         """Rows in the declared columns of a table, if this release is of one; see :func:`privmix.sample`."""
         from privmix.jobs.sampling import sampled
@@ -291,7 +299,7 @@ class Release(Shown):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process reads the folder, and leaves it where it is.
-        return type(self), (self._folder,)
+        return type(self), (self._folder, None, (), self.label)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Return the guarantee and the contents."""

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from privmix.errors import InvalidInput, check_choice, check_integer
-from privmix.features.table_states import States, table_states
+from privmix.features.table_states import table_states
 from privmix.features.tabular import Tabular
 from privmix.jobs.planner import columns_of
 from privmix.jobs.private_tables import check_out, write_table
-from privmix.learning.table_model import FINE, ColumnStates, PairFit, TableModel, fit_table
-from privmix.planning.table import TableForecast, forecast_table, listed, untold_note
+from privmix.learning.table_model import FINE, ColumnStates, PairFit, Reals, TableModel, fit_table
+from privmix.planning.table import TableColumn, TableForecast, forecast_table, listed, untold_note
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
@@ -26,7 +26,7 @@ from privmix.releases.series_chain import dataset_of
 from privmix.shown import Shown
 
 LABEL: Final = "label"
-"""Default name of the column of classes: a release holds no name of it."""
+"""Default name of the column of classes: the folder of a release holds no name of it."""
 
 MOST_ROWS: Final = 10_000_000
 
@@ -36,8 +36,9 @@ _OPEN_END: Final = (
 # Exit code of rows that do not meet the release, as of a claim that an audit refutes.
 _LOST: Final = 4
 
-# A share that is this number of standard deviations of its noise above 0 counts as present.
-_SEEN: Final = 4.0
+# A share that is this number of standard deviations of its noise above 0 counts as present; one below the second
+# number of them is hidden by the noise.
+_SEEN, _HIDDEN = 4.0, 2.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,11 +51,13 @@ class SampledTable(Shown):
         arrow: an Arrow table: the declared columns that are used, and the classes.
         label: name of the column of classes.
         pairs: fit to the released numbers, by pair of columns, see :class:`privmix.learning.table_model.PairFit`.
-        ignored: declared columns that are not in the release, and so not here.
+        ignored: declared columns that are not in the release, and so not here; without the classes'.
         open_ended: columns whose first and last bin have one end: there cells are the number at that end.
         model: the mixture that rows are drawn from.
-        told: for each column whether the shares of its values were released, or its mean and spread alone.
+        released: columns, and whether the shares of their values were released, or mean and spread alone.
         share_error: standard deviation of the noise in a class's share, as its released count has it.
+        value_error: the same of one value of a column.
+        hidden: values that are too rare to be seen above that noise.
         forecast: the noise's effect on pairs of columns, by the plan; None where no shares were released.
         out: the file that was written, if any.
     """
@@ -65,8 +68,10 @@ class SampledTable(Shown):
     ignored: tuple[str, ...]
     open_ended: tuple[str, ...]
     model: TableModel
-    told: Mapping[str, bool]
+    released: tuple[TableColumn, ...]
     share_error: float
+    value_error: float
+    hidden: tuple[str, ...]
     forecast: TableForecast | None
     out: Path | None = None
 
@@ -75,7 +80,7 @@ class SampledTable(Shown):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns, the classes' last."""
+        """Names of the columns; the classes' last, unless the specification has a place for it."""
         return tuple(self.arrow.column_names)
 
     @property
@@ -96,10 +101,15 @@ class SampledTable(Shown):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Effect of the release's noise in the rows' terms, a sentence each."""
-        untold = untold_note([name for name, told in self.told.items() if not told])
-        counts = f"From class counts alone, a class's share is known to about {self.share_error:.2g}."
-        return (*(untold if self.forecast is None else self.forecast.notes), counts)
+        """Effect of the release's noise in the rows' terms, a sentence each: columns, then pairs of columns."""
+        untold = untold_note([one for one in self.released if not one.told])
+        found = [f"From class counts alone, a class's share is known to about {self.share_error:.2g}."]
+        if told := [one for one in self.released if one.told]:
+            error = f"each to within {_HIDDEN * self.value_error:.2g} (95%)"
+            found.append(f"Shares of values are released for {len(told)} of {len(self.released)} columns, {error}.")
+        if hidden := self.hidden:
+            found.append(f"{len(hidden):,} values are rarer than that, and rows have them by chance: {listed(hidden)}.")
+        return (*found, *(untold if self.forecast is None else self.forecast.notes))
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -120,11 +130,16 @@ class SampledTable(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
-        fitted = [{**vars(pair), "columns": list(pair.columns), "lost": pair.lost} for pair in self.pairs]
+        by = {} if self.forecast is None else {pair.columns: pair.variation for pair in self.forecast.pairs}
+        fitted = [
+            {**vars(pair), "columns": list(pair.columns), "lost": pair.lost, "variation": by.get(pair.columns)}
+            for pair in self.pairs
+        ]
         return {
             "rows": len(self),
             "columns": list(self.columns),
-            "released": {name: "shares" if told else "mean and spread" for name, told in self.told.items()},
+            "released": {one.name: "shares" if one.told else "mean and spread" for one in self.released},
+            "hidden_values": list(self.hidden),
             "ignored": list(self.ignored),
             "warnings": list(self.cautions),
             "notes": list(self.notes),
@@ -137,7 +152,7 @@ class SampledTable(Shown):
         return self.arrow.slice(start, None if stop is None else stop - start)
 
     def to_frame(self, library: str = "pandas") -> Any:
-        """Return the rows as a frame: whole numbers that can be missing as ``Int64``, missing cells as missing.
+        """Return the rows as a frame: whole numbers of a column that can have missing values as ``Int64``.
 
         Args:
             library: ``"pandas"``, ``"pyarrow"`` or ``"polars"``.
@@ -155,11 +170,11 @@ class SampledTable(Shown):
         import pandas
 
         whole = {pa.int64(): pandas.Int64Dtype(), pa.bool_(): pandas.BooleanDtype()}
-        frame = self.arrow.to_pandas(types_mapper=lambda kind: whole.get(kind) if self._has_missing(kind) else None)
-        return frame
-
-    def _has_missing(self, kind: pa.DataType) -> bool:
-        return any(column.null_count and column.type == kind for column in self.arrow.columns)
+        fields = zip(self.arrow.schema, self.arrow.columns, strict=True)
+        mapped = {
+            one.name: column.to_pandas(types_mapper=whole.get if one.nullable else None) for one, column in fields
+        }
+        return pandas.DataFrame(mapped)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """How many, and how well they fit."""
@@ -180,7 +195,7 @@ class SampledTable(Shown):
 def sampled(
     release: HasDataset | ReleasedDataset | str | Path,
     records: int | None,
-    label: str,
+    label: str | None,
     seed: int,
     place: Path | None = None,
     overwrite: bool = False,
@@ -190,9 +205,22 @@ def sampled(
     if place is not None:
         check_out(place, overwrite)
     dataset = dataset_of(release)
+    label = getattr(release, "label", LABEL) if label is None else label
     tabular, moments = checked_table(dataset, records, label, seed)
-    plan = plan_of(dataset)
-    states = [_seen(one, moments, dataset, span) for one, span in _spans(table_states(tabular))]
+    plan, columns, every = plan_of(dataset), columns_of(tabular), table_states(tabular)
+    tops = [one.features.max(axis=0) for one in every]
+    spans = np.cumsum([len(top) for top in tops])[:-1]
+    shares = [np.split(one, spans) for one in _value_shares(dataset, moments, plan, np.concatenate(tops))]
+    states, hidden = [], list[str]()
+    for one, column, top, told, errors in zip(every, columns, tops, *shares, strict=True):
+        # Without the state of unlisted values, unless the released numbers show that there are some.
+        present = 1 - told.sum() > _SEEN * np.linalg.norm(errors)
+        states.append(one if present else one.without_unlisted())
+        if column.told and np.count_nonzero(one.features, axis=0).max() <= 1:
+            rare = (told < _HIDDEN * errors) & (top > 0)
+            hidden += [
+                name for name, is_rare in zip(tabular.kinds[one.name].names(one.name), rare, strict=True) if is_rare
+            ]
     noise = getattr(plan, "centre_noise_multiplier", None)
     counted = plan.records_declared or plan.records_noise_multiplier is not None or plan.per_person is not None
     model = fit_table(
@@ -209,15 +237,23 @@ def sampled(
     generator = np.random.default_rng([seed, 1])
     places = model.sample(records or moments.records, generator)
     arrays = [one.cells(places[:, column], generator) for column, one in enumerate(states)]
-    classes = pa.array(np.array(dataset.classes)[places[:, -1]].tolist(), pa.string())
-    names = [one.name for one in states]
-    open_ended = tuple(one.name for one in states if one.open_end)
-    table = pa.table([*arrays, classes], names=[*names, label])
-    columns = columns_of(tabular)
-    told = {one.name: one.told for one in columns}
-    forecast = forecast_table(plan, columns, label=label) if any(told.values()) else None
-    error = moments.noise_std_counts / moments.records
-    found = SampledTable(table, label, model.pairs, tabular.ignored, open_ended, model, told, error, forecast, place)
+    arrays.append(pa.array(np.array(dataset.classes)[places[:, -1]].tolist(), pa.string()))
+    schema = pa.schema([*(one.field for one in states), pa.field(label, pa.string(), nullable=False)])
+    names = [entry["name"] for entry in tabular.options()["columns"]]
+    found = SampledTable(
+        pa.table(arrays, schema).select([name for name in dict.fromkeys((*names, label)) if name in schema.names]),
+        label,
+        model.pairs,
+        tuple(name for name in tabular.ignored if name != label),
+        tuple(one.name for one in states if one.open_end),
+        model,
+        columns,
+        moments.noise_std_counts / moments.records,
+        max((float(errors.max()) for one, errors in zip(columns, shares[1], strict=True) if one.told), default=0.0),
+        tuple(hidden),
+        forecast_table(plan, columns, label=label) if any(one.told for one in columns) else None,
+        place,
+    )
     if place is not None:
         write_table(found, place, private=False)
     return found
@@ -259,21 +295,9 @@ def _table_of(dataset: ReleasedDataset) -> tuple[Tabular, SecondMoments]:
     return Tabular(**dataset.extractor["options"]), dataset.moments
 
 
-def _spans(states: tuple[States, ...]) -> list[tuple[States, slice]]:
-    edges = np.cumsum([0, *(one.features.shape[1] for one in states)])
-    return [(one, slice(int(a), int(b))) for one, a, b in zip(states, edges, edges[1:], strict=False)]
-
-
-def _seen(states: States, moments: SecondMoments, dataset: ReleasedDataset, span: slice) -> States:
-    """Without the state of unlisted values, unless the released numbers show that there are some."""
-    if states.unlisted is None:
-        return states
-    plan = plan_of(dataset)
-    top, width = states.features.max(), states.features.shape[1]
-    if dataset.transform.centre is None:
-        told = np.diag(moments.second)[span].sum() / moments.records / top**2
-        noise = np.sqrt(width) * moments.noise_std_second / moments.records / top**2
-    else:
-        told = float(dataset.transform.centre[span].sum()) / top
-        noise = np.sqrt(width) * plan.centre_noise_multiplier * plan.clip_norm / moments.records / top
-    return states if 1 - told > _SEEN * noise else states.without_unlisted()
+def _value_shares(dataset: ReleasedDataset, moments: SecondMoments, plan: Any, top: Reals) -> tuple[Reals, Reals]:
+    """(d,) shares of records that have each feature, at its ``top``, and standard deviations of the noise in them."""
+    top = np.where(top > 0, top, 1.0)
+    if (centre := dataset.transform.centre) is not None:
+        return centre / top, plan.centre_noise_multiplier * plan.clip_norm / moments.records / top
+    return np.diag(moments.second) / moments.records / top**2, moments.noise_std_second / moments.records / top**2

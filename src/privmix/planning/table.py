@@ -48,6 +48,8 @@ class TableColumn:
     name: str
     states: int
     told: bool = True
+    more: str = "bins"
+    """The field of a specification that releases shares of values, where they are not."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,11 @@ class TableForecast(Shown):
     """Effect of a plan's noise on a table; all of it is public."""
 
     # pairs: of columns whose shares are released, a sample of ``of`` where there are more than 5,000. advice: columns
-    # with more states than the budget carries. untold: columns whose distribution is released by mean and spread alone.
+    # with more states than the budget carries. untold: columns that are released by mean and spread alone.
 
     pairs: tuple[PairForecast, ...]
     advice: tuple[Advice, ...]
-    untold: tuple[str, ...]
+    untold: tuple[TableColumn, ...]
     of: int
 
     @property
@@ -114,6 +116,10 @@ class TableForecast(Shown):
             found.append(f"{len(self.pairs):,} of {self.of:,} pairs were forecast, drawn at random from the columns.")
         if weak:
             found.append(f"{weak:,} of {len(self.pairs):,} pairs are known to no better than {TOO_MUCH}.")
+        if lost := self.lost:
+            names = listed(" x ".join(pair.columns) for pair in lost)
+            small = f"Noise hides a small association (Cramer's V {CARRIED})"
+            found.append(f"{small} in {len(lost):,} of {len(self.pairs):,} pairs: {names}.")
         return (*found, *untold_note(self.untold))
 
     @property
@@ -133,7 +139,7 @@ class TableForecast(Shown):
             **({"forecast": self.notes[1]} if len(self.pairs) < self.of else {}),
             **({"within their noise": listed(" x ".join(pair.columns) for pair in self.lost)} if self.lost else {}),
             **({"more values than are carried": listed(map(str, self.advice), " ")} if self.advice else {}),
-            **({"not forecast (ranges)": listed(self.untold)} if self.untold else {}),
+            **({"not forecast (ranges)": listed(one.name for one in self.untold)} if self.untold else {}),
         }
 
     def picture(self) -> Bars:
@@ -156,7 +162,7 @@ class TableForecast(Shown):
                 for pair in self.pairs
             ],
             "advice": [vars(one) for one in self.advice],
-            "not_forecast": list(self.untold),
+            "not_forecast": [one.name for one in self.untold],
         }
 
 
@@ -167,12 +173,14 @@ def listed(names: Iterable[str], between: str = ", ") -> str:
     return between.join([*found[:_MOST_NAMES], *more])
 
 
-def untold_note(names: Sequence[str]) -> tuple[str, ...]:
-    """Note on columns whose shares of values are not released."""
-    if not names:
+def untold_note(columns: Sequence[TableColumn]) -> tuple[str, ...]:
+    """Note on columns whose shares of values are not released, and what would release them."""
+    if not columns:
         return ()
-    are = "1 column has" if len(names) == 1 else f"{len(names)} columns have"
-    return (f"{are} a range only: mean and spread are released, and no shares of values; use `bins`: {listed(names)}.",)
+    by = {more: [one.name for one in columns if one.more == more] for more in dict.fromkeys(c.more for c in columns)}
+    uses = "; ".join(f"{more} ({listed(names)})" for more, names in by.items())
+    are = "1 column has" if len(columns) == 1 else f"{len(columns)} columns have"
+    return (f"{are} a range only: mean and spread are released, not shares of values. Use {uses} to release more.",)
 
 
 def has_pairs(plan: Plan) -> bool:
@@ -221,7 +229,7 @@ def forecast_table(plan: Plan, columns: Sequence[TableColumn], *, label: str = "
         chosen = np.sort(np.random.default_rng(of).choice(of, _MOST_PAIRS, replace=False))
         places = zip(first[chosen].tolist(), second[chosen].tolist(), strict=True)
     pairs = [_pair(both[a], both[b], noise[both[b] is classes]) for a, b in places]
-    untold = tuple(one.name for one in columns if not one.told)
+    untold = tuple(one for one in columns if not one.told)
     return TableForecast(tuple(pairs), _advice(told, classes, noise), untold, of)
 
 
