@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from privmix.audits.noise_tests import (
     grid_indices,
     small_values_test,
 )
+from privmix.audits.sums import part_tests
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
+from privmix.plans.parts import Part
 from tests.refusals import refuses
 
 
@@ -117,6 +120,26 @@ def test_small_values_see_what_large_ones_would_hide() -> None:
     with refuses("entries"):
         small_values_test("entries", values)
     small_values_test("entries", values + rng.normal(size=1000))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_one_class_alone_with_two_thirds_of_its_noise_is_refused(symmetric: bool) -> None:
+    """Among a hundred classes that have all of it."""
+    shape = (100, 45, 45) if symmetric else (1000, 100)
+    part = Part(
+        name="a", words="sums", meaning="", shape=shape, bound=1.0, noise_std=1.0, unit=2.0**-20, symmetric=symmetric
+    )
+    rng, plan = np.random.default_rng(3), SimpleNamespace(parts=[part])
+    values = np.rint(rng.normal(size=shape) * 2**20) / 2**20
+    if symmetric:
+        below = np.tril(values, -1) / math.sqrt(2)
+        values = np.rint((below + below.swapaxes(1, 2)) * 2**20) / 2**20 + values * np.eye(45)
+    assert all(test.tests for test in part_tests(plan, SimpleNamespace(arrays={"a": values.astype(np.float32)})))
+    # Off the diagonal, and spread, so that no row's sum of squares shows it.
+    one = values[7] if symmetric else values[:, 7]
+    one[...] = np.rint(one * 2**21 / 3) / 2**20
+    with refuses("small values of the sums in each class"):
+        part_tests(plan, SimpleNamespace(arrays={"a": values.astype(np.float32)}))
 
 
 def test_small_values_alarm_no_more_often_than_stated(monkeypatch: pytest.MonkeyPatch) -> None:

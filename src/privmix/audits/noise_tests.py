@@ -91,17 +91,21 @@ def energy_test(name: str, energies: Any, degrees: float, rounding: Any = 0.0, *
 
 
 def small_values_test(name: str, values: Any, rounding: float = 0.0) -> NoiseTest:
-    """Refuse where more numbers are near 0 than the certified noise allows; ``values`` in certified deviations."""
+    """Refuse where more numbers are near 0 than the certified noise allows; ``values`` in certified deviations.
+
+    Each row of ``values`` is tested by itself.
+    """
     # With signals, the share within c deviations of 0 is at most the noise's (Anderson), so the count is at most
     # binomial. Finds missing noise that large signals elsewhere hide from a sum of squares.
-    sizes = np.sort(np.abs(np.ravel(np.asarray(values, np.float64))))
+    sizes = np.abs(np.atleast_2d(np.asarray(values, np.float64)))
+    tests, (_, numbers) = len(_WIDTHS) * len(sizes), sizes.shape
     for width in _WIDTHS:
-        count = int(np.searchsorted(sizes, width, side="right"))
+        count = int(np.count_nonzero(sizes <= width, axis=1).max())
         chance = math.erf((width * (1 + _FLOAT32) + rounding) / math.sqrt(2))
-        if count and not bdtrc(count - 1, sizes.size, chance) > FALSE_ALARM / len(_WIDTHS):
-            share = Unquoted(f"{count} of {sizes.size} numbers within {width:g} standard deviations of 0")
+        if count and not bdtrc(count - 1, numbers, chance) > FALSE_ALARM / tests:
+            share = Unquoted(f"{count} of {numbers} numbers within {width:g} standard deviations of 0")
             raise InvalidInput(name, share, f"about {chance:.3g} of them at most, as the certified noise leaves")
-    return NoiseTest(name, len(_WIDTHS), FALSE_ALARM)
+    return NoiseTest(name, tests, FALSE_ALARM)
 
 
 def grid_indices(values: NDArray[np.float32], unit: float) -> NDArray[np.bool_]:

@@ -109,7 +109,7 @@ def _vector_tests(part: Part, values: NDArray[np.float32]) -> Iterator[NoiseTest
         spread = half * math.sqrt(scaled.size) + ULP * float(np.linalg.norm(scaled))
         name = f"noise of the {part.words} summed over classes"
         yield energy_test(name, np.square(over_classes).sum(), len(scaled), spread)
-    yield small_values_test(f"small values of the {part.words}", scaled, half)
+    yield from _small_values_tests(part, scaled.T, half)
 
 
 def _symmetric_tests(part: Part, released: NDArray[np.float32]) -> Iterator[NoiseTest]:
@@ -123,7 +123,13 @@ def _symmetric_tests(part: Part, released: NDArray[np.float32]) -> Iterator[Nois
         scaled[np.diag_indices(dim)] /= np.float32(math.sqrt(2))
         energies += [float(np.square(row, dtype=np.float64).sum()) for row in scaled]
         triangles.append(lower_triangle(scaled))
-    below = triangles[0] if len(triangles) == 1 else np.concatenate(triangles)
     rounding = 2 * half * math.sqrt(dim)
     yield energy_test(f"noise of each row of the {part.words}", np.array(energies), dim, rounding)
-    yield small_values_test(f"small values of the {part.words}", below, half)
+    yield from _small_values_tests(part, np.stack(triangles), half)
+
+
+def _small_values_tests(part: Part, scaled: NDArray[Any], half: float) -> Iterator[NoiseTest]:
+    """Yield tests of all entries, and of those of each class: one class alone may lack noise."""
+    yield small_values_test(f"small values of the {part.words}", scaled.ravel(), half)
+    if scaled.ndim > 1 and len(scaled) > 1:
+        yield small_values_test(f"small values of the {part.words} in each class", scaled, half)
