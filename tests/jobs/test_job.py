@@ -8,13 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 import privmix as pm
+from privmix.data import open_dataset as open_source
 from privmix.data.overlap import InputHashes
 from privmix.errors import HeadFailed, StorageError
 from privmix.jobs import job as order
 from privmix.jobs import work as parts
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import Dataset
 from privmix.jobs.job import Job
 from privmix.jobs.spending import Spent, spent_of
 from privmix.jobs.work import RunKey
@@ -22,6 +26,7 @@ from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.run import Run
 from privmix.world import World
 from tests.jobs.kinds import (
+    CLASSES,
     DELTA,
     EPSILON,
     KINDS,
@@ -419,6 +424,32 @@ def test_a_run_that_took_the_place_of_the_interrupted_one_is_left_alone(
     assert source(job).used == []
     found = kind.job.runs.interrupted(OUT)
     assert found == left, "it goes on as before"
+
+
+@each_kind
+def test_files_that_are_replaced_after_their_charge_end_the_job(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The budget of one dataset never pays for another one of its shape."""
+
+    def saved(seed: int) -> Path:
+        x, y = numbers(seed)
+        np.savez("data.npz", x=x, y=np.array(CLASSES)[y])
+        return Path("data.npz").resolve()
+
+    job = kind.make()
+    job.__dict__["opened"] = Dataset(open_source(saved(0), classes=CLASSES), str(saved(0)), "train", Columns())
+    charge = order.charge
+
+    def then_replaced(*given: Any) -> Any:
+        try:
+            return charge(*given)
+        finally:
+            saved(1)
+
+    monkeypatch.setattr(order, "charge", then_replaced)
+    with refuses("data"):
+        job.carry_out(kind.plan(job))
+    assert charges() == 1
+    assert not OUT.exists()
 
 
 @each_placed

@@ -21,11 +21,15 @@ _HIGHEST_SEED: Final = 2**64 - 1
 
 @dataclass(frozen=True)
 class Charge:
-    """Budget taken from a ledger (or its address), with its reservation; empty without a ledger."""
+    """Budget taken from a ledger (or its address), with its reservation; empty without a ledger.
+
+    ``files``: hashes of the data that it was taken for.
+    """
 
     ledger: str | Ledger | None = field(default=None, repr=False)
     reservation: Reservation | None = None
     reserved: ReservationNote | None = None
+    files: tuple[str, ...] = field(default=(), repr=False)
 
     def done(self, result: str) -> None:
         """Record what came of it."""
@@ -113,6 +117,7 @@ def charge(
     if ledger is None or note is None:
         return Charge()
     book = _book(ledger)
+    files = data.contents()
     reservation = book.reserve(
         note["dataset"],
         cost.event,
@@ -121,11 +126,11 @@ def charge(
         most_per_person=most_per_person,
         purpose=cost.purpose,
         # The data may be other data by now, if a run was interrupted before it noted its records.
-        contents=DataIdentity(data.contents(), data.listings() if book.keeps_listings() else ()),
+        contents=DataIdentity(files, data.listings() if book.keeps_listings() else ()),
         id=note["id"],
         again=note.get("charged", True),
     )
-    return Charge(ledger, reservation, ReservationNote(book, reservation))
+    return Charge(ledger, reservation, ReservationNote(book, reservation), files)
 
 
 def check_held(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -149,7 +149,15 @@ class Dataset:
     def check_unchanged(self, made_from: Mapping[str, Any]) -> None:
         """Raise if files differ by now from those of this origin; untouched files are not hashed again."""
         self.source.check_unchanged()
-        if self.place is not None and not is_remote(self.place) and self.origin() != made_from:
+        self._check_same(self.origin, made_from)
+
+    def check_charged(self, files: tuple[str, ...]) -> None:
+        """Raise if the files that were read are not those with these hashes, which a budget was charged for."""
+        if files:
+            self._check_same(self.contents, files)
+
+    def _check_same(self, now: Callable[[], object], then: object) -> None:
+        if self.place is not None and not is_remote(self.place) and now() != then:
             raise InvalidInput("data", self.place, "files that do not change while they are read")
 
 
