@@ -14,6 +14,7 @@ import privmix as pm
 from privmix.data import embedded_digits
 from privmix.features.scattering import Scattering
 from privmix.jobs.fitting import encoded
+from privmix.jobs.inspection import folder_guarantee
 from privmix.jobs.release_folder import Release
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
@@ -105,17 +106,29 @@ def test_the_command_line_tells_of_the_best_epoch(release: Release, tmp_path: Pa
     assert kept["params"]["augment"] == "flip"
 
 
-def test_a_model_states_the_sizes_of_classes_that_its_release_has() -> None:
+def test_model_card_inspection_and_report_state_the_sizes_of_classes_in_the_same_words(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     x = generator.uniform(-0.5, 0.5, (2_000, 4)).astype(np.float32)
     y = (np.arange(2_000) < 240).astype(np.int64)
     given: dict[str, Any] = {"classes": ["no", "yes"], "epsilon": 2, "delta": 1e-5, "features": "identity", "seed": 1}
     for design in ("moments", "class-moments", "three-stage"):
-        said, always = pm.fit(pm.release((x, y), design=design, **given)).details
+        made = pm.release((x, y), design=design, **given)
+        said, always = pm.fit(made).details
+        folder = made.save(tmp_path / design)
+        assert f"\n{said}\n{always}\n" in (folder / "README.md").read_text()
+        assert pm.inspect(folder).facts["class shares"] == f"{said}; {always}"
+        assert folder_guarantee(folder).content["shares"] == [said, always]
         found = re.findall(r"(no|yes) about ([\d.]+)% \(give or take ([\d.]+)\)", said)
         assert [name for name, *_ in found] == ["no", "yes"]
         for (_, share, error), real in zip(found, (88, 12), strict=True):
             # A deviation is half of what is stated, about.
             assert abs(float(share) - real) < 3.5 * float(error) < 30
         assert f"{found[0][1]}%" in always
+        assert float(found[0][1]) + float(found[1][1]) == pytest.approx(100)
+    # Words of a card are those of the arrays next to it.
+    (folder / "README.md").write_text((folder / "README.md").read_text().replace("yes about", "yes about 1"))
+    with refuses("README.md"):
+        pm.verify(folder)
+    rare = pm.release((x, np.arange(2_000) < 20), design="moments:count_share=0.2", **{**given, "epsilon": 8})
+    assert re.search(r"yes about (0\.\d|1\.\d)%", pm.fit(rare).details[0])
     assert pm.fit(pm.release((x, y), design="poisson", rows=500, **given)).details == ()

@@ -136,7 +136,7 @@ def test_names_are_no_part_of_the_cards_text(tmp_path: Path) -> None:
 def test_cards_of_every_edition_hold(
     edition: dict[str, bool], table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "data_card", lambda plan, certificate: data_card(plan, certificate, **edition))
+    monkeypatch.setattr(runs, "data_card", lambda plan, certificate, **_: data_card(plan, certificate, **edition))
     own = table.parent
     pm.release(own / "own.csv", features=f"tabular:{own / 'spec.json'}", out=tmp_path / "REL", **WISHES)
     assert pm.verify(tmp_path / "REL")
@@ -150,7 +150,7 @@ def test_releases_of_before_hold(table: Path, tmp_path: Path, monkeypatch: pytes
     """As earlier versions wrote them: no names anywhere, and another card."""
     for module in (runs, certificates):
         monkeypatch.setattr(module, "stated_names", lambda spec, dim: ())
-    monkeypatch.setattr(runs, "data_card", lambda plan, certificate: data_card(plan, certificate, **EDITIONS[-1]))
+    monkeypatch.setattr(runs, "data_card", lambda plan, certificate, **_: data_card(plan, certificate, **EDITIONS[-1]))
     own = table.parent
     old = pm.release(own / "own.csv", features=f"tabular:{own / 'spec.json'}", out=tmp_path / "REL", **WISHES)
     monkeypatch.undo()

@@ -28,11 +28,11 @@ from privmix.learning.model_io import MODEL_FOLDER
 from privmix.plans.registry import design_named
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
+from privmix.publication.second_moments import shares_in_words
 from privmix.releases.series_chain import dataset_of
 
 # Longer than any features are: nothing is clipped any more.
 _UNCLIPPED: Final = 1e30
-_MOST_CLASSES: Final = 5
 
 
 def encoded(release: ReleasedDataset, extractor: Extractor, progress: Progress | None = None) -> ReleasedDataset:
@@ -102,23 +102,11 @@ def fitted(
             held = _watched(dataset, extractor, how.validation, how.validation_split, how.as_columns())
     watched = {"validation": held} if learner.in_epochs else {}
     learner.fit(dataset, progress=tell, prior=prior, **watched)
-    found = Model(learner, how.features_model, shares_in_words(dataset))
+    told = shares_in_words(dataset.beside, dataset.classes)
+    found = Model(learner, how.features_model, told)
     if how.out is not None:
         found.save(how.out, overwrite=how.overwrite)
     return found
-
-
-def shares_in_words(release: ReleasedDataset) -> tuple[str, ...]:
-    """Return sizes of the classes by released label sums, in words; empty for releases without them."""
-    if not hasattr(release.beside, "known_shares"):
-        return ()
-    shares, errors = release.beside.known_shares(release.label_offset)
-    listed = sorted(zip(release.classes, shares, 1.96 * shares * np.sqrt(errors), strict=True), key=lambda one: -one[1])
-    told = [f"{name} about {100 * share:.1f}% (give or take {100 * error:.1f})" for name, share, error in listed]
-    if len(told) > _MOST_CLASSES:
-        told = [*told[:_MOST_CLASSES], f"and {len(told) - _MOST_CLASSES:,} smaller ones"]
-    always = f"always naming the most frequent class is right about {100 * listed[0][1]:.1f}% of the time"
-    return (f"classes in the release, by its noisy sums: {', '.join(told)}", always)
 
 
 def _name(release: ReleasedDataset, learner: str, asked: Mapping[str, Any], *, told: bool) -> str:

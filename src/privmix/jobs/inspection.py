@@ -25,7 +25,9 @@ from privmix.planning.choice import check_choice_record, forecast_of
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
+from privmix.publication.second_moments import shares_in_words
 from privmix.releases.certificate import read_certificate
+from privmix.releases.folder import read_beside
 from privmix.releases.verify import check_certificate
 from privmix.reports.records import RunRecord
 from privmix.rounding import exact, rounded_up
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 # Facts that are shown without `full`; with the title and the last line they fill 15 lines at most.
 _FIRST: Final = frozenset({
     "guarantee", "in words", "warnings", "title", "owner", "key of the noise", "forecast, not checked", "design",
-    "model", "features", "classes", "records", "weight of all persons", "batches", "public data", "ledger", "to use it",
+    "model", "features", "classes", "class shares", "records", "weight of all persons", "batches", "public data",
+    "ledger", "to use it",
 })  # fmt: skip
 
 
@@ -128,6 +131,7 @@ def _of_release(folder: Path, certificate: Certificate) -> Inspection:
     known = "private estimate" if plan.records_noise_multiplier else "public"
     if (choice := certificate["choice"]) is not None:
         check_choice_record(choice)
+    shares = _shares(folder, certificate, plan)
     facts = {
         **{name.replace("_", " "): text for name, text in about_of(certificate).items()},
         **({"key of the noise": state} if state else {}),
@@ -136,6 +140,7 @@ def _of_release(folder: Path, certificate: Certificate) -> Inspection:
         "features": f"{title_of(extractor)}, {plan.dim} per record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
         "classes": _class_names(plan.classes),
+        **({"class shares": "; ".join(shares)} if shares else {}),
         "weight of all persons" if plan.weighed else f"{unit_of(plan).one} count": f"{plan.records:,} ({known})",
         **_weights(plan),
         **design_facts(plan),
@@ -143,6 +148,11 @@ def _of_release(folder: Path, certificate: Certificate) -> Inspection:
         "epsilon at delta": ", ".join(f"{one:.4g} at {other:.3g}" for one, other in certificate["epsilon_delta_curve"]),
     }
     return _certified("Release", certificate, facts, (certificate.get("choice") or {}).get("reasons", []))
+
+
+def _shares(folder: Path, certificate: Certificate, plan: Plan) -> tuple[str, ...]:
+    """Return sizes of the classes in words, by released sums."""
+    return shares_in_words(read_beside(folder, plan, certificate), plan.classes)
 
 
 def _of_model(model: TrainedModel) -> Inspection:
@@ -285,7 +295,11 @@ def _release(folder: Path) -> RunRecord:
     }
     summary = _release_summary(plan, title_of(certificate["extractor"]))
     state = sealed_key_of(folder, certificate)
-    classes = {"classes": plan.num_classes, **_forecast(certificate)}
+    classes = {
+        "classes": plan.num_classes,
+        "shares": list(_shares(folder, certificate, plan)),
+        **_forecast(certificate),
+    }
     return _record(certificate, cost.epsilon, summary, settings, "Release", state, classes)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -58,6 +58,8 @@ def to_arrays(plan: Plan, beside: Any) -> Arrays:
 
 _BLOCK = 1024
 _SMALL = 64
+# Classes whose shares are put in words, and the normal quantile of the error stated with them.
+_MOST_CLASSES, _NORMAL_95 = 5, 1.96
 # Every class keeps at least this part of an equal share of the records.
 _FEWEST = 0.1
 # Standard deviations of classes' shares that are weighed, in equal shares: the least, and how many.
@@ -182,6 +184,22 @@ class ClassSecondMoments(SecondMoments):
     @property
     def blocks(self) -> NDArray[np.float32]:
         return self.class_second
+
+
+def shares_in_words(beside: Any, classes: Sequence[str]) -> tuple[str, ...]:
+    """Return sizes of the classes by released label sums, in words; empty for releases without them."""
+    if not isinstance(beside, SecondMoments):
+        return ()
+    told = beside.label_sums.astype(np.float64) / beside.records
+    # The number of records is public: shares add up to 1.
+    shares = np.clip(told - told.mean() + 1 / len(told), 0, 1)
+    error = f"(give or take {100 * _NORMAL_95 * beside.noise_std_counts / beside.records:.1f})"
+    listed = sorted(zip(classes, 100 * shares, strict=True), key=lambda one: -one[1])
+    words = [f"{name} about {share:.1f}% {error}" for name, share in listed[:_MOST_CLASSES]]
+    if len(listed) > _MOST_CLASSES:
+        words.append(f"and {len(listed) - _MOST_CLASSES:,} smaller ones")
+    always = f"always naming the most frequent class is right about {listed[0][1]:.1f}% of the time"
+    return (f"classes in the release, by its noisy sums: {', '.join(words)}", always)
 
 
 def regression(

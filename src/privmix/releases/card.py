@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from privmix.certificate.about import about_of, in_markdown, licence_metadata, privacy_metadata
@@ -17,6 +17,7 @@ from privmix.planning.table import has_pairs
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
 from privmix.plans.rows import RowDesign
+from privmix.publication.second_moments import from_arrays, shares_in_words, to_arrays
 from privmix.rounding import exact, rounded_down, rounded_up
 
 MOST_BYTES: Final = 2**17
@@ -94,11 +95,13 @@ def data_card(
     metadata: bool = True,
     sampled: bool = True,
     titled: bool = True,
+    shares: Sequence[str] = (),
 ) -> str:
     """Return the card in Markdown: what the rows are, the guarantee, loading and use."""
     # Cards of earlier builds: before (without feature names and an example for scikit-learn), baseline (a model's
     # baseline). metadata (the guarantee for programs; never without baseline), sampled (how rows of a table are made;
     # never without metadata). titled (names the design; mixup only where rows mix records, earlier stated of all).
+    # shares (of the classes, in words; earlier cards have none).
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
@@ -144,7 +147,7 @@ Classes in order: {classes}.
 {_preparation(plan)}
 {_use_before(learner) if before else _names(certificate, plan.dim) + _use(learner) + _SAMPLE * table}
 Training as often as you like costs no further privacy.
-{_baseline(plan, choice, titled) if baseline and not before else ""}{_choice(choice)}"""
+{_baseline(plan, choice, titled, shares) if baseline and not before else ""}{_choice(choice)}"""
 
 
 def _use_before(learner: str) -> str:
@@ -222,6 +225,12 @@ it met; what three columns have in common is in no released number.
 """
 
 
+def released_shares(plan: Plan, beside: Any) -> tuple[str, ...]:
+    """Return sizes of the classes in words, by the stored form of released arrays."""
+    found = None if beside is None else from_arrays(plan, to_arrays(plan, beside))
+    return shares_in_words(found, plan.classes)
+
+
 def mixes(plan: Plan) -> bool:
     """Whether released rows are sums of several records, as in mixup."""
     return issubclass(made_by(plan), RowDesign)
@@ -257,13 +266,15 @@ def _preparation(plan: Plan) -> str:
     return f"\nEach record was clipped to norm {plan.clip_norm:g}; do the same to records you classify.\n"
 
 
-def _baseline(plan: Plan, choice: Mapping[str, Any] | None, titled: bool) -> str:
-    """Accuracy to expect, and to beat: from the plan and the planner's public numbers, and from no record."""
+def _baseline(plan: Plan, choice: Mapping[str, Any] | None, titled: bool, shares: Sequence[str]) -> str:
+    """Accuracy to expect, and to beat: from the plan and public or released numbers, and from no record."""
     count = len(plan.classes)
     least = rounded_down(100 / count, 3)
     said = "This card holds no forecast of its accuracy." if titled else "No forecast was made of its accuracy."
     if choice:
         said = f"The planner's forecast, from public facts alone: {forecast_of(choice, choice['chosen'])}."
+    # A block: names of classes are the owner's, and no markup.
+    told = f"\n```text\n{chr(10).join(shares)}\n```\n" if shares else ""
     return f"""
 ## What to expect of it
 
@@ -274,7 +285,7 @@ Naming the same class for every record takes no model. It is right on the share 
 {least}% of the records with {count} classes, and more where classes differ in size. A model has to beat that on records
 of your own: `privmix evaluate` prints it beside accuracy, balanced accuracy, recall of each class, log loss and, of two
 classes, AUC, where asked also by group.
-"""
+{told}"""
 
 
 def _choice(choice: Mapping[str, Any] | None) -> str:

@@ -34,7 +34,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.named import check_plan
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
-from privmix.releases.card import data_card, mixes
+from privmix.releases.card import data_card, mixes, released_shares
 from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_in_schema, read_certificate
 from privmix.releases.folder import (
     CARD_FILE,
@@ -275,7 +275,8 @@ class ReleaseRun(Run):
             replay=self._sealed(),
             series=None if self._series is None else self._series.link,
         )
-        held.write(CARD_FILE, data_card(self._plan, certificate).encode(), shared=True)
+        card = data_card(self._plan, certificate, shares=released_shares(self._plan, engine.beside))
+        held.write(CARD_FILE, card.encode(), shared=True)
         digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
         held.write(CROISSANT_FILE, croissant(certificate, digest, mixes=mixes(self._plan)), shared=True)
         # Last: a folder with a certificate is a whole release.

@@ -36,7 +36,7 @@ from privmix.planning.choice import check_choice_record, check_choice_settings
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.progress import Progress, silent
-from privmix.releases.card import EDITIONS, check_picture, data_card, mixes
+from privmix.releases.card import EDITIONS, check_picture, data_card, mixes, released_shares
 from privmix.releases.card import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, step_of, told_in_shards
 from privmix.releases.folder import (
@@ -191,21 +191,22 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
 
 @dataclass(frozen=True)
 class VerifiedFolder:
-    """Results of the checks before released numbers are read."""
+    """Results of the checks before rows are read."""
 
-    # cost: recomputed; shards: entries of the certificate, in order; carried: the extractor's arrays; ended: a
-    # statement of the end of its sealed key, or None.
+    # cost: recomputed; shards: entries of the certificate, in order; carried: the extractor's arrays; beside: arrays
+    # released in addition to rows, which the card is about; ended: a statement of the end of its sealed key, or None.
 
     certificate: Certificate
     plan: Plan
     cost: PrivacyCost
     shards: Sequence[Mapping[str, Any]]
     carried: Mapping[str, NDArray[np.float32]]
+    beside: Any
     ended: Ended | None
 
 
 def check_but_numbers(root: Path) -> VerifiedFolder:
-    """Check all that follows from the certificate: the part of :func:`verify_release` without released numbers."""
+    """Check all that follows from the certificate: the part of :func:`verify_release` without rows and noise."""
     content = read_plain(root / CERTIFICATE_FILE, "certificate", MOST_BYTES)
     certificate = parse_certificate(content)
     check_spec(certificate["extractor"])
@@ -219,7 +220,9 @@ def check_but_numbers(root: Path) -> VerifiedFolder:
     if content != certificate.to_bytes():
         raise InvalidInput("certificate", "another layout", "the layout in which privmix writes it")
     # Cards of earlier versions name no features.
+    beside = read_beside(root, plan, certificate)
     cards = [data_card(plan, certificate, **edition).encode() for edition in EDITIONS]
+    cards.append(data_card(plan, certificate, shares=released_shares(plan, beside)).encode())
     if read_plain(root / CARD_FILE, CARD_FILE, max(map(len, cards))) not in cards:
         raise InvalidInput(CARD_FILE, "other content", "the data card that follows from the certificate")
     digest = hashlib.sha256(content).hexdigest()
@@ -231,7 +234,7 @@ def check_but_numbers(root: Path) -> VerifiedFolder:
     check_carried(certificate["extractor"], carried)
     sealed = commitment_of(certificate)
     ended = None if sealed is None else read_end(root / ENDED_FILE, certificate.id, sealed, digest)
-    return VerifiedFolder(certificate, plan, cost, shards, carried, ended)
+    return VerifiedFolder(certificate, plan, cost, shards, carried, beside, ended)
 
 
 def _check_pictures_and_licences(root: Path, certificate: Mapping[str, Any]) -> None:
@@ -253,9 +256,8 @@ def _check_numbers(root: Path, held: VerifiedFolder, progress: Progress) -> list
     if (centre := read_centre(root, plan, certificate)) is not None:
         found += centre_tests(centre, plan)
     found += whitening_tests(certificate["extractor"], carried, tuple(certificate["input_shape"]))
-    beside = read_beside(root, plan, certificate)
-    found += beside_tests(plan, beside)
-    rows, odd = RowEvidence(plan, row_law(plan, beside)), None
+    found += beside_tests(plan, held.beside)
+    rows, odd = RowEvidence(plan, row_law(plan, held.beside)), None
     for column, start, values in read_rows(root, shards, plan, told_in_shards(certificate)):
         try:
             if odd is None:

@@ -242,7 +242,7 @@ def _comparison(content: RecordFields, epsilon: float) -> Table:
 
 _GUARANTEE_FIELDS = (
     "what", "summary", "epsilon", "delta", "adjacency", "unit", "accountant", "is_upper_bound", "epsilon_asked",
-    "recomputed_epsilon", "insecure_seed", "forecast", "classes", "in_ledger", "certificate_sha256",
+    "recomputed_epsilon", "insecure_seed", "forecast", "classes", "shares", "in_ledger", "certificate_sha256",
 )  # fmt: skip
 
 

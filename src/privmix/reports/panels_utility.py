@@ -66,7 +66,8 @@ def _expected_card(one: ShownRecord, context: Context) -> Card:
     if value is None:
         text = "The certificate holds no forecast; measured accuracy is below." if shown else "No accuracy is known."
     text += " To measure accuracy on labelled data of your own: privmix evaluate MODEL --data DATA."
-    return Card("What to expect", [*([Numbers(numbers)] if numbers else []), Paragraphs([text])])
+    shares = [capitalised(f"{share}.") for share in one.content.texts("shares")]
+    return Card("What to expect", [*([Numbers(numbers)] if numbers else []), Paragraphs([*shares, text])])
 
 
 def _utility_card(one: ShownRecord) -> Card:
