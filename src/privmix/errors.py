@@ -55,8 +55,9 @@ class InvalidInput(PrivmixError, ValueError):
     resumable = False
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        self.field, self.allowed = field, allowed
-        self.shown = "a private value (hidden)" if value is WITHHELD else _shown(value)
+        self.field: str = field
+        self.allowed: str = allowed
+        self.shown: Final = "a private value (hidden)" if value is WITHHELD else _shown(value)
         super().__init__(field, self.shown, allowed)
 
     def _text(self) -> str:

@@ -128,7 +128,7 @@ class PathLock:
         # Not on every system: importing this must still work there.
         import fcntl
 
-        self.held = False
+        self.held: bool = False
         self._file = path.with_name(f".{path.name}.lock")
         while True:
             self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

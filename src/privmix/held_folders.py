@@ -43,7 +43,8 @@ class HeldFolder:
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        self.path, self.descriptor = path, descriptor
+        self.path: Path = path
+        self.descriptor: Final = descriptor
         self._close = weakref.finalize(self, os.close, descriptor)
 
     def create(self, name: str, *, shared: bool = False) -> IO[bytes]:

@@ -15,10 +15,9 @@ _adam_step, _sgd_step = inspect.unwrap(torch.optim.Adam.step), inspect.unwrap(to
 class _AtOnce(Optimizer):
     """The same methods without what keeps torch's compiler out of them."""
 
-    add_param_group = inspect.unwrap(Optimizer.add_param_group)
-    zero_grad = inspect.unwrap(Optimizer.zero_grad)
-    state_dict = inspect.unwrap(Optimizer.state_dict)
-    load_state_dict = inspect.unwrap(Optimizer.load_state_dict)
+
+for _name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
+    setattr(_AtOnce, _name, inspect.unwrap(getattr(Optimizer, _name)))
 
 
 class Adam(_AtOnce, torch.optim.Adam):

@@ -129,7 +129,8 @@ class PrivateFolder(HeldFolder):
     # name: of it in messages, such as "out"; create: make it, below an existing parent.
 
     def __init__(self, path: Path, name: str, *, create: bool = False) -> None:
-        self.path, self.name = path, name
+        self.path: Path = path
+        self.name: Final = name
         if create:
             path.mkdir(mode=0o700)
         try:

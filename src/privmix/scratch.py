@@ -41,7 +41,7 @@ class ScratchFolder:
         clear_scratch()
         try:
             folder, lock = _locked_folder()
-            self.path = folder.path / _ROOM
+            self.path: Final = folder.path / _ROOM
             self.path.mkdir(mode=0o700)
         except OSError as error:
             raise StorageError(

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import scipy
@@ -57,7 +58,7 @@ class Cumulants:
 
     def __init__(self, parts: Sequence[tuple[Atoms, float]]) -> None:
         self.parts = parts
-        self.infinity = math.fsum(count * atoms.infinity for atoms, count in parts)
+        self.infinity: Final = math.fsum(count * atoms.infinity for atoms, count in parts)
         self._cached = lru_cache(maxsize=256)(self._at)
         self._cached_log_mgf = lru_cache(maxsize=256)(self._log_mgf_at)
 

@@ -26,10 +26,13 @@ class Part:
     """Sums over the rows of ``x`` or ``y``, in units of its noise."""
 
     def __init__(self, width: int, std: float, unit: float, laplace: bool = False) -> None:
-        self.width, self.std, self.unit, self.laplace = width, std, unit, laplace
-        self.scale = std / math.sqrt(2) if laplace else std
+        self.width: Final = width
+        self.std: Final = std
+        self.unit: Final = unit
+        self.laplace: Final = laplace
+        self.scale: Final = std / math.sqrt(2) if laplace else std
         self._sums, self._energies = np.zeros(width), np.zeros(width)
-        self.largest = 0.0
+        self.largest: float = 0.0
 
     @property
     def norm(self) -> float:

@@ -97,17 +97,19 @@ class Pair:
         seed: int,
         make: EngineFactory,
     ) -> None:
-        self.plan, self.present, self.position = plan, records, position
+        self.plan: Final = plan
+        self.present: Final = records
+        self.position: Final = position
         self._seed, self._make = seed, make
-        self.factor = 1.0 if replacement is None else 2.0
+        self.factor: Final = 1.0 if replacement is None else 2.0
         own = records.of_unit(position)
-        self.removed = own if replacement is None else own[1:]
+        self.removed: Final = own if replacement is None else own[1:]
         features, labels = records.features.copy(), records.labels.copy()
         if replacement is not None:
             features[own[0]], labels[own[0]] = replacement
         kept = np.setdiff1d(np.arange(len(labels)), self.removed)
         persons = None if records.persons is None else records.persons[kept]
-        self.other = PrivateRecords(features[kept], labels[kept], persons)
+        self.other: Final = PrivateRecords(features[kept], labels[kept], persons)
 
     def engine(self, records: PrivateRecords) -> Any:
         return self._make(self.plan, records, SecretStreams.from_seed(self._seed))

@@ -20,5 +20,5 @@ VERBS: Final = {
     ),
 }
 
-account = lazy_app(VERBS, "account", invoke_without_command=True, callback=running(Account))
+account: Final = lazy_app(VERBS, "account", invoke_without_command=True, callback=running(Account))
 app.add_typer(account, name="account")

@@ -88,7 +88,7 @@ def _before(version: Annotated[bool, _VERSION] = False) -> None:
     """Run before every verb."""
 
 
-app = lazy_app(
+app: Final = lazy_app(
     VERBS,
     name="privmix",
     callback=_before,

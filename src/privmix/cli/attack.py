@@ -14,5 +14,7 @@ ATTACKS: Final = {
     )
 }
 
-attack = lazy_app(ATTACKS, "attack", no_args_is_help=True, help="Attack a release or model to measure what leaks.")
+attack: Final = lazy_app(
+    ATTACKS, "attack", no_args_is_help=True, help="Attack a release or model to measure what leaks."
+)
 app.add_typer(attack, name="attack")

@@ -27,8 +27,8 @@ from privmix.progress import Progress
 from privmix.untrusted import open_plain
 
 # Results go to standard output, everything else to standard error, so --json output can be piped.
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out: Final = Console(highlight=False)
+err: Final = Console(stderr=True, highlight=False)
 
 
 def plain(text: object) -> str:

@@ -20,5 +20,7 @@ VERBS: Final = {
     "export": Verb("privmix.commands.ledger:Export", "Print budgets and whole histories as JSON."),
 }
 
-ledger = lazy_app(VERBS, "ledger", no_args_is_help=True, help="Manage the total privacy budget of private datasets.")
+ledger: Final = lazy_app(
+    VERBS, "ledger", no_args_is_help=True, help="Manage the total privacy budget of private datasets."
+)
 app.add_typer(ledger, name="ledger")

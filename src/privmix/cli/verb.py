@@ -83,7 +83,7 @@ def _default(item: Field[Any]) -> Any:
 
 def add_command(group: typer.Typer, kind: type[Command[Any]], panel: str | None = None) -> None:
     """Make a dataclass of options a command of ``group``; ``panel``: heading in help, None for the first."""
-    group.command(kind.words(), cls=TerminalCommand, rich_help_panel=panel)(running(kind))
+    group.command(kind.words(), cls=TerminalCommand, rich_help_panel=panel or None)(running(kind))
 
 
 def running(kind: type[Command[Any]]) -> Callable[..., Any]:

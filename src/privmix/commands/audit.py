@@ -156,4 +156,4 @@ privmix audit REL --data mnist --canaries 1000"""
         return Claim.of_design(config, self.epsilon, self.delta, as_published=self.as_published)
 
 
-audit = function(Audit)
+audit: Final = function(Audit)

@@ -76,8 +76,8 @@ class Command(ABC, Generic[Found]):
     """
 
     example: ClassVar[str]
-    called: ClassVar[str | None] = None
-    panel: ClassVar[str | None] = None
+    called: ClassVar[str] = ""
+    panel: ClassVar[str] = ""
     progress: Asked = option(
         None, "Progress: True (bars), None (terminals only), or a function(stage, done, total).", python=True
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.commands.base import Command, function
 from privmix.jobs.options import CheckOptions
@@ -48,4 +48,4 @@ class Check(CheckOptions, Command["DataCheck"]):
         return checked(self.data, self, progress)
 
 
-check = function(Check)
+check: Final = function(Check)

@@ -176,7 +176,7 @@ class Evaluate(Recorded, ModelColumns, ModelFiles, Command[Evaluation]):
         return Evaluation(measurement, quality, picture, without, words, groups)
 
 
-evaluate = function(Evaluate)
+evaluate: Final = function(Evaluate)
 
 
 def _draw(quality: Quality, picture: Path, *, public: bool) -> None:

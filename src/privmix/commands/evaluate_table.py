@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +118,7 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         return TableEvaluation(table_quality(made, real, sizes, names), len(real), rows)
 
 
-evaluate_table = function(EvaluateTable)
+evaluate_table: Final = function(EvaluateTable)
 
 
 def _encoded(rows: SampledTable, extractor: Tabular) -> NDArray[np.float32]:

@@ -72,4 +72,4 @@ class Export(NewFile, Command[Exported]):
         return Exported(model_in(self.model, module=self.module).export(self.out, overwrite=self.overwrite))
 
 
-export = function(Export)
+export: Final = function(Export)

@@ -131,4 +131,4 @@ class ExtractFeatures(Columns, Command[ExtractedFeatures]):
         return ExtractedFeatures(place, len(store.labels), store.dim, extractor.name)
 
 
-extract_features = function(ExtractFeatures)
+extract_features: Final = function(ExtractFeatures)

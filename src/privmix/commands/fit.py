@@ -51,7 +51,7 @@ class Fit(FitOptions, Command["Model"]):
         return f"privmix evaluate {shlex.quote(str(self.out))} --data DIR --split test"
 
 
-fit = function(Fit)
+fit: Final = function(Fit)
 
 
 # Classes that a summary names.
@@ -186,4 +186,4 @@ class Predict(ModelColumns, ModelFiles, NewFile, Command[Predictions]):
         return result
 
 
-predict = function(Predict)
+predict: Final = function(Predict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.commands.base import Command, function
 from privmix.jobs.columns import Columns
@@ -64,4 +64,4 @@ class Forecast(Columns, PlannerAssumptions, Command["ForecastResult | Budgets"])
         return predict(self, progress)
 
 
-forecast = function(Forecast, "forecast")
+forecast: Final = function(Forecast, "forecast")

@@ -168,7 +168,7 @@ class Push(Command[Pushed]):
         return Pushed(to, kind, names, str(done.commit_url), epsilon, delta, relation)
 
 
-push = function(Push)
+push: Final = function(Push)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -228,7 +228,7 @@ class Pull(NewFile, Command["CheckedFolder"]):
             return check_folder(draft.path, progress)
 
 
-pull = function(Pull)
+pull: Final = function(Pull)
 
 
 def _check_size(found: int, most: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, MISSING, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from privmix.commands.base import Command, function
 from privmix.options import option
@@ -40,4 +40,4 @@ class Inspect(Command["Inspection | RegistryEntry"]):
         return entry_of(Path(self.folder)) if self.registry else inspection_of(Path(self.folder), full=self.full)
 
 
-inspect = function(Inspect)
+inspect: Final = function(Inspect)

@@ -320,4 +320,4 @@ class LedgerStatement(NewFile, AtLedger, Command["StatedTotal"]):
         return StatedTotal(total, statement, place)
 
 
-ledger_total = function(LedgerStatement, "ledger_total")
+ledger_total: Final = function(LedgerStatement, "ledger_total")

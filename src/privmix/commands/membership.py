@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.audits.defaults import ATTACKS
 from privmix.commands.base import Command, function
@@ -123,4 +123,4 @@ class Membership(ModelColumns, ModelFiles, Recorded, Command["MembershipRisk"]):
         return MembershipRisk(measurement, found)
 
 
-attack = function(Membership, "attack")
+attack: Final = function(Membership, "attack")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.commands.base import Command, function
 from privmix.errors import InvalidInput, check_integer
@@ -89,4 +89,4 @@ class Picture(Recorded, ModelFiles, Command["ClassPictures | ClassTexts"]):
         return class_images(dataset, extractor, found, config, self.seed, place, progress)
 
 
-picture = function(Picture)
+picture: Final = function(Picture)

@@ -161,5 +161,5 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
         return f"{learn}, or {rows} for rows of the table" if of_table else learn
 
 
-plan = function(PlanRelease)
-release = function(MakeRelease)
+plan: Final = function(PlanRelease)
+release: Final = function(MakeRelease)

@@ -153,7 +153,7 @@ class Report(NewFile, Command[ReportPage]):
         return [] if statement is None else [total_record(read_ledger_total(statement, key))]
 
 
-report = function(Report)
+report: Final = function(Report)
 
 
 def _check_outside(out: Path, parts: Sequence[Part]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from privmix.commands.base import Command, function
 from privmix.jobs.options import NewFile
@@ -50,4 +50,4 @@ class Sample(NewFile, Command["SampledTable"]):
         return sampled(self.release, self.records, self.label, self.seed, place, self.overwrite, progress)
 
 
-sample = function(Sample)
+sample: Final = function(Sample)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from privmix.commands.base import Command, function
 from privmix.jobs.options import DATA_HELP, ModelFiles
@@ -158,5 +158,7 @@ class End(Command["SeriesState"]):
         return found.ended()
 
 
-begin, step = function(Begin), function(Step)
-show, end = function(Show), function(End)
+begin: Final = function(Begin)
+step: Final = function(Step)
+show: Final = function(Show)
+end: Final = function(End)

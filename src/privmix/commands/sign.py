@@ -72,7 +72,7 @@ class Sign(NewFile, Command[Signed]):
         return Signed(folder / ATTESTATION_FILE, found.files, found.key_id)
 
 
-sign = function(Sign)
+sign: Final = function(Sign)
 
 
 # Folders with one of these are shared with others.
@@ -145,4 +145,4 @@ class Keygen(Command[KeyFiles]):
         return KeyFiles(private, public, key.key_id, self.auditor)
 
 
-keygen = function(Keygen)
+keygen: Final = function(Keygen)

@@ -191,7 +191,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         return made
 
 
-spec = function(Spec)
+spec: Final = function(Spec)
 
 
 def _warnings(headers: int, looked: bool) -> tuple[str, ...]:

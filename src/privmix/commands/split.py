@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.commands.base import Command, function
 from privmix.jobs.options import SplitOptions
@@ -39,4 +39,4 @@ class Split(SplitOptions, Command["Parted"]):
         return parted(self.data, self)
 
 
-split = function(Split)
+split: Final = function(Split)

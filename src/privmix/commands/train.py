@@ -83,4 +83,4 @@ privmix train ... --scenario extended --public PUBLIC --public-method multiplici
         return None if self.dry_run else f"privmix evaluate {shlex.quote(str(self.out))} --data DIR --split test"
 
 
-train = function(Train)
+train: Final = function(Train)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, MISSING, dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class Transform(ModelColumns, ModelFiles, NewFile, Command["Transformed"]):
         return result
 
 
-transform = function(Transform)
+transform: Final = function(Transform)
 
 
 def _npy(found: Transformed, stream: IO[bytes]) -> None:

@@ -86,7 +86,7 @@ class Verify(Command["CheckedFolder"]):
         return replace(_end_checked(found[-1], public), signature={"key_id": signed.key_id, "checked": True})
 
 
-verify = function(Verify)
+verify: Final = function(Verify)
 
 
 def _end_checked(checked: CheckedFolder, key: PublicKey) -> CheckedFolder:

@@ -79,7 +79,7 @@ class NpySource(ArraySource):
     def __init__(self, x_path: Path, y_path: Path | None, classes: tuple[str, ...]) -> None:
         super().__init__(_mapped(x_path), None if y_path is None else _mapped(y_path), classes)
         self._made_of = x_path, y_path, classes
-        self.files = tuple(path for path in (x_path, y_path) if path is not None)
+        self.files: tuple[Path, ...] = tuple(path for path in (x_path, y_path) if path is not None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._made_of

@@ -102,7 +102,7 @@ class ArrowSource(Source):
         self._shapes = described.shapes
         arrow = pa.schema([field.with_name(name) for field, name in zip(described.schema, names, strict=True)])
         self._inputs, self._kind = choose_inputs(arrow, selection, self._shapes)
-        self.number_names = tuple(self._inputs) if self._kind == "numbers" else None
+        self.number_names: tuple[str, ...] | None = tuple(self._inputs) if self._kind == "numbers" else None
         for field, value, kind in (
             ("image_size", selection.image_size, "images"),
             ("colour", selection.colour, "images"),

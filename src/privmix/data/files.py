@@ -261,18 +261,18 @@ def _damaged(path: Path, kind: str) -> InvalidInput:
 
 
 # MNIST calls its test split t10k.
-SPLITS: Final = {"train": ("train",), "test": ("test", "t10k"), "val": ("val", "valid", "validation", "dev")}
+SPLITS: Final = {"train": "train", "test": "test t10k", "val": "val valid validation dev"}
 
 
 def split_of(name: str) -> str | None:
     """Return the split that a file name marks, if any."""
     words = name.lower().replace("-", "_").replace(".", "_").split("_")
-    return next((split for split, marks in SPLITS.items() if any(word in marks for word in words)), None)
+    return next((split for split, marks in SPLITS.items() if any(word in marks.split() for word in words)), None)
 
 
 def folder_split(name: str) -> str | None:
     """Return the split that a folder's whole name is, if it is one."""
-    return next((split for split, marks in SPLITS.items() if name.lower() in marks), None)
+    return next((split for split, marks in SPLITS.items() if name.lower() in marks.split()), None)
 
 
 def may_belong(relative: PurePath, split: str) -> bool:

@@ -29,7 +29,7 @@ _FORMATS: Final = {
     "WEBP": (".webp",),
     "GIF": (".gif",),
 }
-IMAGE_SUFFIXES: Final = frozenset(suffix for suffixes in _FORMATS.values() for suffix in suffixes)
+IMAGE_SUFFIXES: Final[frozenset[str]] = frozenset(suffix for suffixes in _FORMATS.values() for suffix in suffixes)
 _ALLOWED: Final = f"images of the formats {', '.join(_FORMATS)}, complete and undamaged"
 # Pillow's images in memory: plain ones hold pixels, the others decode a file of such a format. Any other kind may start
 # a program when it is decoded.
@@ -96,11 +96,11 @@ class ImageFolderSource(Source):
         self._files = [(path, name) for path, name in listed if is_image(path)]
         others = [path for path, _ in listed if not is_image(path)]
         suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
-        self.unread = unread_words([*others, *(top if labelled else ())], f"{suffixes} in folders of classes")
+        self.unread: str = unread_words([*others, *(top if labelled else ())], f"{suffixes} in folders of classes")
         if not self._files:
             allowed = f"files {suffixes} by class{'. ' if self.unread else ''}{self.unread}"
             raise InvalidInput(str(folder), "no image", allowed)
-        self.files = tuple(path for path, _ in self._files)
+        self.files: tuple[Path, ...] = tuple(path for path, _ in self._files)
         self._folder = folder
         self._schema = Schema(records=len(self._files), input_shape=shape, classes=classes)
 

@@ -42,7 +42,7 @@ class JsonlSource(Source):
     def __init__(self, paths: Sequence[Path], selection: Selection, classes: tuple[str, ...]) -> None:
         self._paths, self._label = list(paths), selection.label if selection.labelled else None
         self._inputs, self._form = _declared(selection)
-        self.number_names = tuple(self._inputs) if self._form == "numbers" else None
+        self.number_names: tuple[str, ...] | None = tuple(self._inputs) if self._form == "numbers" else None
         shape = (selection.list_length,) if self._form == "lists" else (len(self._inputs),)
         if selection.length is not None and self._form != "lists":
             raise InvalidInput("feature_length", selection.length, "no value here: the inputs are not lists")

@@ -43,7 +43,8 @@ class MemorySource(Source):
         whole: Source | None = None,
         number_names: tuple[str, ...] | None = None,
     ) -> None:
-        self.whole, self.number_names = whole, number_names
+        self.whole: Final = whole
+        self.number_names: tuple[str, ...] | None = number_names
         self._schema, self._inputs, self._labels = schema, inputs, labels
 
     def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:

@@ -64,8 +64,9 @@ class PartialFolder:
     ) -> None:
         self._path, self._headers, self._row_bytes, self._last = path, dict(headers), dict(row_bytes), last
         self._facts = json.dumps(facts, sort_keys=True)
-        self.folder = path.with_name(f".{path.name}.partial")
-        self.rows = self.durable_rows = 0
+        self.folder: Final = path.with_name(f".{path.name}.partial")
+        self.rows: int = 0
+        self.durable_rows: int = 0
         self._files: dict[str, IO[bytes]] = {}
         self._hashes: dict[str, Any] = {}
         self._held: PrivateFolder | None = None
@@ -223,7 +224,8 @@ class TileFolder:
     """
 
     def __init__(self, folder: PrivateFolder, facts: bytes) -> None:
-        self._folder, self.facts = folder, facts
+        self._folder = folder
+        self.facts: Final = facts
 
     @classmethod
     def beside(cls, path: Path, facts: Mapping[str, Any]) -> Self:

@@ -59,8 +59,10 @@ class RemoteSource(Source):
                 self._tree = None
         if self._tree is None:
             self._open_copy(found, split, open_local)
-        self._schema, self.number_names = self._local.schema, self._local.number_names
-        self.files, self.unread = self._local.files, self._local.unread
+        self._schema = self._local.schema
+        self.number_names: tuple[str, ...] | None = self._local.number_names
+        self.files: tuple[Path, ...] = self._local.files
+        self.unread: str = self._local.unread
 
     def _open_copy(self, found: _Found, split: str, open_local: Callable[[Path], Source]) -> None:
         # Gone with this object: a scratch folder goes with its own.

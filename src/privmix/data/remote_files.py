@@ -81,7 +81,9 @@ class Tree:
     # `url` may hold secrets; `shown` stands for the folder of all files in messages.
 
     def __init__(self, url: str, shown: str, entries: Mapping[str, Entry]) -> None:
-        self.url, self.shown, self.entries = url, shown, dict(entries)
+        self.url: Final = url
+        self.shown: Final = shown
+        self.entries: Final = dict(entries)
         self._read: set[str] = set()
 
     def __repr__(self) -> str:
@@ -269,7 +271,7 @@ class RangeStream(io.RawIOBase):
     def __init__(self, tree: Tree, relative: str, size: int) -> None:
         super().__init__()
         self._tree, self._relative, self._size, self._place = tree, relative, size, 0
-        self.piece = max(LEAST_PIECE, min(_MOST_PIECE, size // _PIECES))
+        self.piece: Final = max(LEAST_PIECE, min(_MOST_PIECE, size // _PIECES))
         self._digest, self._hashed = hashlib.sha256(), 0
 
     def readable(self) -> bool:

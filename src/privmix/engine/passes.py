@@ -51,7 +51,7 @@ class Passes(ABC):
     """Carries out passes over the records of one release. Secret."""
 
     def __init__(self, plan: BasePlan, records: RecordTiles, *, workers: int | None) -> None:
-        self.reader = TileReader(plan, records, workers=workers or cores())
+        self.reader: Final = TileReader(plan, records, workers=workers or cores())
         self.reader.check_labels()
 
     @contextmanager
@@ -99,7 +99,8 @@ class Room:
     """Remaining range of exact float64 sums of whole numbers below 2^53, where one unit adds ``steps`` at most."""
 
     def __init__(self, steps: int) -> None:
-        self._steps, self.taken = steps, 0
+        self._steps = steps
+        self.taken: int = 0
 
     def take(self, units: int) -> None:
         """Count more units; raise where sums could leave the range of exact integers."""

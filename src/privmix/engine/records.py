@@ -221,8 +221,10 @@ class PersonStoreTiles:
             raise InvalidInput("feature store", str(path), "a store sorted by person")
         self._path, self._features = Path(path).resolve(), store.features
         self._labels = store.labels
-        self._begins, self.count, self.dim = store.begins, len(store.labels), store.dim
-        self.units, self._cuts = _tiles_in(store.begins)
+        self.count: int = len(store.labels)
+        self.dim: int = store.dim
+        self._begins, (units, self._cuts) = store.begins, _tiles_in(store.begins)
+        self.units: int = units
 
     def __repr__(self) -> str:
         return "<PersonStoreTiles>"

@@ -122,7 +122,7 @@ class RowEngine(Engine):
         self._plan, self._records, self._streams = plan, tiles, streams
         self._workers = workers or cores()
         self._membership = streams.derive("membership")
-        self.summer = TileSummer(plan, tiles, self._membership, workers=self._workers)
+        self.summer: TileSummer = TileSummer(plan, tiles, self._membership, workers=self._workers)
         self.summer.check_labels()
         if tiles.count * 2.0**plan.lattice_bits >= _EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")

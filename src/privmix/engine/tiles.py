@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,9 +56,10 @@ class TileReader:
             raise InvalidInput("features", f"{records.dim} columns", f"a 2-d array with {plan.dim} columns")
         if (records.starts(0) is None) is not (plan.per_person is None):
             raise InvalidInput("persons", WITHHELD, "persons if and only if the plan's unit is a person")
-        self.records, self.workers, self._most = records, workers, plan.per_person
-        self._dim, self._clip_norm, self._classes = plan.dim, plan.clip_norm, plan.num_classes
-        self._lattice = plan.lattice
+        self.records: Final = records
+        self.workers: Final = workers
+        self._most, self._dim, self._clip_norm = plan.per_person, plan.dim, plan.clip_norm
+        self._classes, self._lattice = plan.num_classes, plan.lattice
 
     def clipped_sum(self, index: int, done: Callable[[int], None] = _ignore) -> NDArray[np.float64]:
         """(d,) sum of a tile's clipped records, before centring, in lattice steps of ``clip_norm``."""
@@ -141,7 +142,8 @@ class TileSummer(TileReader):
 
     def __init__(self, plan: ReleasePlan, records: RecordTiles, membership: SecretStreams, *, workers: int = 1) -> None:
         super().__init__(plan, records, workers=workers)
-        self.plan, self._membership, self._sampler = plan, membership, plan.sampler_for(records.units)
+        self.plan: Final = plan
+        self._membership, self._sampler = membership, plan.sampler_for(records.units)
         self._last: dict[str, Any] = {}
 
     def quantise(

@@ -41,31 +41,32 @@ class DenseScattering:
     def __init__(self, bank: FilterBank) -> None:
         self.bank = bank
         (rows, columns), (top, left) = bank.padded, (bank.pads[0][0], bank.pads[1][0])
-        self.rows, self.columns = rows, columns
+        self.rows: Final = rows
+        self.columns: Final = columns
         pad_rows = _reflection(bank.shape[0], rows, top)
         pad_columns = _reflection(bank.shape[1], columns, left)
         back_rows, back_columns = _inverse_dft(rows), _inverse_dft(columns)
 
         # Both aliases of a frequency lie side by side: (k', alias, re/im).
         aliased = np.arange(rows).reshape(2, -1).T.ravel()
-        self.to_rows_frequency = _float(_stack_real(_dft(rows)[aliased]) @ pad_rows)
-        self.fine = _float(self._row_filters(bank.psi[0], pad_columns, 1)[aliased])
-        self.fine_back = _float(_parts_first(back_rows[:, aliased]))
+        self.to_rows_frequency: Final = _float(_stack_real(_dft(rows)[aliased]) @ pad_rows)
+        self.fine: Final = _float(self._row_filters(bank.psi[0], pad_columns, 1)[aliased])
+        self.fine_back: Final = _float(_parts_first(back_rows[:, aliased]))
         coarse = self._row_filters(bank.psi[1], pad_columns, 2)[aliased]
         outputs, inputs = coarse.shape[1:]
         pairs = coarse.reshape(rows // 2, 2, outputs, inputs).transpose(0, 2, 1, 3)
-        self.coarse = _float(pairs.reshape(rows // 2, outputs, 2 * inputs))
+        self.coarse: Final = _float(pairs.reshape(rows // 2, outputs, 2 * inputs))
         half_rows, half_columns = back_rows[::2, : rows // 2], back_columns[::2, : columns // 2]
-        self.half_back_rows = _float(_parts_first(half_rows))
+        self.half_back_rows: Final = _float(_parts_first(half_rows))
 
-        self.modulus_rows = _float(_stack_real(_dft(rows)[: rows // 2 + 1]))
-        self.modulus_columns = _float(_parts_last(_dft(columns)))
-        self.gather, self.second = self._second_order_filters()
-        self.half_back_columns = _float(_parts_first(half_columns))
+        self.modulus_rows: Final = _float(_stack_real(_dft(rows)[: rows // 2 + 1]))
+        self.modulus_columns: Final = _float(_parts_last(_dft(columns)))
+        self._gather, self._second = self._second_order_filters()
+        self.half_back_columns: Final = _float(_parts_first(half_columns))
 
-        self.average = tuple(_float(_low_pass(phi, STRIDE)) for phi in bank.phi)
-        self.half_average = tuple(_float(_low_pass(halve_band(phi), STRIDE // 2)) for phi in bank.phi)
-        self.image_average = tuple(
+        self.average: Final = tuple(_float(_low_pass(phi, STRIDE)) for phi in bank.phi)
+        self.half_average: Final = tuple(_float(_low_pass(halve_band(phi), STRIDE // 2)) for phi in bank.phi)
+        self.image_average: Final = tuple(
             _float(_low_pass(phi, STRIDE) @ pad) for phi, pad in zip(bank.phi, (pad_rows, pad_columns), strict=True)
         )
 
@@ -122,8 +123,8 @@ class DenseScattering:
         half = work.mm("a", self.modulus_rows, modulus.view(rows, -1)).view(rows // 2 + 1, -1, tile)
         spectrum = work.bmm("c", self.modulus_columns.expand(len(half), -1, -1), half)
         # The aliases of every frequency that is left side by side: (k', l', re/im, 4, n).
-        aliases = work.select("a", spectrum.view(-1, tile), self.gather).view(len(self.second), 4, tile)
-        filtered = work.bmm("b", self.second, aliases).view(rows // 2, columns, ANGLES * tile)
+        aliases = work.select("a", spectrum.view(-1, tile), self._gather).view(len(self._second), 4, tile)
+        filtered = work.bmm("b", self._second, aliases).view(rows // 2, columns, ANGLES * tile)
         wave = work.bmm("a", self.half_back_columns.expand(rows // 2, -1, -1), filtered)
         waves = work.mm("b", self.half_back_rows, wave.view(rows, -1))
         moduli = work.modulus(waves.view(2, rows // 2, columns // 2, ANGLES * tile))

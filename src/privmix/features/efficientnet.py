@@ -147,11 +147,11 @@ class EfficientNet(TorchEncoder):
         batch_size: int | None = None,
     ) -> None:
         super().__init__(precision=precision, device=device, batch_size=batch_size)
-        self.size = check_integer("size", size, low=STRIDE, high=_LARGEST_SIZE)
+        self.size: Final = check_integer("size", size, low=STRIDE, high=_LARGEST_SIZE)
         if self.size % STRIDE:
             raise InvalidInput("size", size, f"a multiple of {STRIDE}")
-        self.model = check_choice("model", model, MODELS)
-        self.layers = check_choice("layers", layers, LAYERS)
+        self.model: Final = check_choice("model", model, MODELS)
+        self.layers: Final = check_choice("layers", layers, LAYERS)
         if not isinstance(mirror, bool):
             raise InvalidInput("mirror", mirror, "true or false")
         self.mirror = mirror

@@ -35,7 +35,7 @@ class Identity(Extractor):
             allowed = f"printable names of at most {LONGEST_NAME} characters without repetition"
             raise InvalidInput("columns of identity", type(columns).__name__, allowed)
         self._columns = None if columns is None else tuple(columns)
-        self.decoder = Extractor.decoder if columns is None else 1
+        self.decoder: int = Extractor.decoder if columns is None else 1
 
     def options(self) -> dict[str, Any]:
         return {} if self._columns is None else {"columns": list(self._columns)}

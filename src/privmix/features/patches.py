@@ -72,8 +72,8 @@ class Patches(Extractor):
     digest_names: ClassVar[tuple[str, ...]] = ("weights_sha256",)
 
     def __init__(self, *, generator: str = "leaves", filters: int = 512) -> None:
-        self.generator = check_choice("generator of patches", generator, list(GENERATORS))
-        self.filters = check_integer("filters", filters, low=1, high=_MOST_FILTERS)
+        self.generator: Final = check_choice("generator of patches", generator, list(GENERATORS))
+        self.filters: Final = check_integer("filters", filters, low=1, high=_MOST_FILTERS)
 
     @classmethod
     def from_argument(cls, argument: str) -> Self:

@@ -54,7 +54,8 @@ class Scattering(Extractor):
     usual: ClassVar[Usual] = Usual(concentration=1.05, own_shapes=0.005, between=0.28)
 
     def __init__(self, *, ycbcr: bool = False, mirror: bool = False) -> None:
-        self.ycbcr, self.mirror = bool(ycbcr), bool(mirror)
+        self.ycbcr: Final = bool(ycbcr)
+        self.mirror: Final = bool(mirror)
 
     @classmethod
     def from_argument(cls, argument: str) -> Self:

@@ -214,7 +214,8 @@ class SingleKind(ColumnKind):
 
 class NumberKind(SingleKind):
     thousands: str | None
-    refusal, wanted = NO_NUMBER, "a number"
+    refusal: ClassVar[str] = NO_NUMBER
+    wanted = "a number"
 
     def values(self, cells: list[Any], name: str) -> list[Any]:
         # All at once where each cell is a finite number that means itself: one by one takes three times as long.

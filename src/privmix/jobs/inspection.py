@@ -56,7 +56,7 @@ class Inspection(Shown):
     certificate: Certificate | None = None
     full: bool = False
     # Facts hold the owner's words.
-    verbatim: ClassVar = True
+    verbatim: ClassVar[bool] = True
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Return the facts that matter most, or all."""

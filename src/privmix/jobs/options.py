@@ -242,7 +242,7 @@ class Local:
     memory_gb: float | None = option(None, "Memory for sums and records, in GiB. Default: half of all.")
     workers: int | None = option(None, "Number of threads. Default: every core.")
 
-    name: ClassVar = "local"
+    name: ClassVar[str] = "local"
 
     @property
     def cluster(self) -> Cluster | None:
@@ -258,7 +258,7 @@ class Ray(Local):
     workers: int | None = option(None, "Number of parallel tasks. Default: every core or GPU.")
     address: str | None = option(None, "Address of the cluster. Default: a new local one.")
 
-    name: ClassVar = "ray"
+    name: ClassVar[str] = "ray"
 
     @property
     def cluster(self) -> Cluster | None:
@@ -268,7 +268,7 @@ class Ray(Local):
         return Cluster(self.address)
 
 
-ENGINES: Final = {"local": Local, "ray": Ray}
+ENGINES: Final[dict[str, type[Local]]] = {"local": Local, "ray": Ray}
 
 
 def machine_of(engine: str | Local, design: str | None = None) -> Local:

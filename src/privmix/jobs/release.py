@@ -38,6 +38,7 @@ from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import PlannedJob, RunKey, Work
 from privmix.learning.table_model import LARGEST_TABLE
 from privmix.mechanisms.plan import relation_of, unit_of
+from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import RunState
 from privmix.planning.choice import PlannerChoice
 from privmix.planning.config import WHY, ReleaseConfig
@@ -210,7 +211,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
     """
 
     made: ClassVar[str] = "release"
-    runs: ClassVar = ReleaseRun
+    runs: ClassVar[type[Run] | None] = ReleaseRun
 
     def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
         """Make the plan from public facts, after all checks; `made` by a job of the same settings is reused."""

@@ -124,7 +124,7 @@ class Release(Shown):
     ) -> None:
         self._folder, self._scratch, self._details = Path(folder), scratch, tuple(details)
         self.label = label
-        self.certificate = read_certificate(self._folder)
+        self.certificate: Final = read_certificate(self._folder)
 
     @property
     def details(self) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Done, PlannedJob, RunKey, Work
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.private_count import CountQuery
+from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import RunState
 from privmix.progress import Progress, silent
 from privmix.rounding import exact
@@ -127,7 +128,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
     """
 
     made: ClassVar[str] = "model"
-    runs: ClassVar = TrainingRun
+    runs: ClassVar[type[Run] | None] = TrainingRun
 
     @cached_property
     def extractor(self) -> Extractor:

@@ -38,7 +38,7 @@ _RUNNING: Final = "Running"
 
 
 MECHANISM_KINDS: Final = options_of(*MECHANISMS_PLACE)
-METHOD_KINDS: Final = {"NAME": ExtendedConfig, **options_of(*METHODS_PLACE)}
+METHOD_KINDS: Final[dict[str, type[Any]]] = {"NAME": ExtendedConfig, **options_of(*METHODS_PLACE)}
 OPTIMISER_KINDS: Final = {"NAME": OptimiserConfig}
 STRATEGY_KINDS: Final = {"NAME": ExecutionConfig}
 VIEW_KINDS: Final = {"NAME": ViewConfig}

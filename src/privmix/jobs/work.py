@@ -24,7 +24,8 @@ class RunKey:
     # `seed` is for tests. `run`: the id of the run that has the key on disk, where it served a private count.
 
     def __init__(self, seed: int | None) -> None:
-        self._seed, self.used = seed, False
+        self._seed = seed
+        self.used: bool = False
         self.run: str | None = None
         self._streams: SecretStreams | None = None
 

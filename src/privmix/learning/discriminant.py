@@ -115,6 +115,6 @@ class DiscriminantClassifier(LinearLearner):
             self.told_["weight"] = between.weight
         weights, offsets = found.discriminants(between)
         self._temperature = temperature_of_discriminant(found)
-        self.coef_ = weights.astype(np.float32)
-        self.intercept_ = (offsets - found.origin @ weights).astype(np.float32)
+        self.coef_: NDArray[np.float32] = weights.astype(np.float32)
+        self.intercept_: NDArray[np.float32] = (offsets - found.origin @ weights).astype(np.float32)
         progress("steps", 2, 2)

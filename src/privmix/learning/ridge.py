@@ -119,8 +119,8 @@ class NoiseAwareRidgeClassifier(LinearLearner):
         else:
             noise_level = rows.dim * rows.noise_variance / spectrum.scale
             self.regularisation_ = float(np.clip(3 * noise_level, 0.1 if mixes_all_classes else 0.3, 1.0))
-        self.coef_ = spectrum.solve(self.regularisation_)
-        self.intercept_ = rows.mean_y - rows.mean_x @ self.coef_ + np.float32(release.label_offset)
+        self.coef_: NDArray[np.float32] = spectrum.solve(self.regularisation_)
+        self.intercept_: NDArray[np.float32] = rows.mean_y - rows.mean_x @ self.coef_ + np.float32(release.label_offset)
         progress("steps", steps, steps)
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import Column, Connection, Engine, Float, ForeignKey, Integer, M
 
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError
 
-metadata = MetaData()
+metadata: Final = MetaData()
 
 datasets: Final = Table(
     "datasets",

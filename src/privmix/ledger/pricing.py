@@ -50,7 +50,9 @@ class BudgetExceeded(PrivmixError):
         delta: float,
         mode: str = "",
     ) -> None:
-        self.requested, self.spent, self.composed = requested, spent, composed
+        self.requested: Final = requested
+        self.spent: Final = spent
+        self.composed: Final = composed
         left = max(0.0, budget - spent)
         if mode:
             super().__init__(

@@ -218,7 +218,7 @@ class RowSums:
         self.counts: NDArray[Any] = np.zeros(
             (rows, classes), np.int32 if weight_step is None and label_steps == 1 else np.float64
         )
-        self.totals = np.zeros(rows)
+        self.totals: NDArray[np.float64] = np.zeros(rows)
 
     def __repr__(self) -> str:
         return f"<RowSums of {len(self.totals)} rows>"

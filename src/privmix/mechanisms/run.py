@@ -104,7 +104,9 @@ class Run(RunPlace):
         overwrite: bool = False,
         resume: bool = False,
     ) -> None:
-        self.out, self._overwrite, self.paid = Path(out), overwrite, False
+        self.out: Final = Path(out)
+        self._overwrite = overwrite
+        self.paid: bool = False
         self._given = None if settings is None else json.loads(json.dumps(dict(settings)))
         self.bind_steps: Callable[[Sequence[str]], None] = lambda _: None
         self._held: RunFolder | None = None
@@ -134,7 +136,7 @@ class Run(RunPlace):
         if self._held is not None and (resume or not self._overwrite):
             left = self._left(self._held)
         self._check_wanted(self.out, left, resume=resume)
-        self.resumed = left is not None
+        self.resumed: bool = left is not None
         if left is None:
             self.discard()
             self._streams = SecretStreams.from_entropy() if streams is None else streams
@@ -149,7 +151,7 @@ class Run(RunPlace):
             self._renew(extra)
 
     def _begin(self, extra: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-        self.complete = False
+        self.complete: bool = False
         self._held = RunFolder(self.out, self.kind.field, create=True)
         self._notes = {
             "version": VERSION,

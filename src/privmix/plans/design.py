@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from privmix.accounting.events import Adjacency
 from privmix.fields import Checked
@@ -32,6 +32,7 @@ class RowFacts:
 
 
 P = TypeVar("P", bound=BasePlan)
+BOTH: Final = ("local", "ray")
 
 
 @dataclass(frozen=True)

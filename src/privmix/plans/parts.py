@@ -216,8 +216,8 @@ class SumDesign(Design[S]):
     # A sampled row is of one class.
     mixes_all_classes = False
     file: ClassVar[str]
-    moved: ClassVar = "privmix.audits.sums:sums_moved"
-    beside_tests: ClassVar = "privmix.audits.sums:sums_tests"
+    moved = "privmix.audits.sums:sums_moved"
+    beside_tests = "privmix.audits.sums:sums_tests"
 
     def check(self, setting: Setting) -> None:
         """There is nothing that the options could contradict."""

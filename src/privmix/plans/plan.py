@@ -46,7 +46,7 @@ class BasePlan(Shown):
         super().__init_subclass__(**given)
         # A dataclass writes a representation of all fields, unless its class has one.
         if "__repr__" not in vars(cls):
-            cls.__repr__ = Shown.__repr__  # type: ignore[method-assign]
+            type.__setattr__(cls, "__repr__", Shown.__repr__)
 
     def __post_init__(self) -> None:
         check_fields(self)

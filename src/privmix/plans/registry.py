@@ -13,7 +13,7 @@ from privmix.plans.design import Design
 from privmix.plans.plan import BasePlan
 
 DESIGNS: Final[Registry[type[Design[Any]]]] = Registry("design", "privmix.designs", "privmix.designs", by="register")
-register = DESIGNS.register
+register: Final = DESIGNS.register
 
 
 def all_designs() -> tuple[type[Design[Any]], ...]:

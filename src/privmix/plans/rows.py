@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Final
 
@@ -217,8 +218,11 @@ class RowDesign(Design[ReleasePlan]):
     parts: ClassVar[frozenset[str]] = frozenset()
     noises: ClassVar[tuple[str, ...]] = (GAUSSIAN,)
     lost = "A row mixes many records: rare combinations vanish in it."
-    plan_type = ReleasePlan
-    engines: ClassVar = {"local": "privmix.engine.rows:ReleaseEngine", "ray": "privmix.engine.ray:RayReleaseEngine"}
+    plan_type: ClassVar[type[ReleasePlan]] = ReleasePlan
+    engines: ClassVar[Mapping[str, str]] = {
+        "local": "privmix.engine.rows:ReleaseEngine",
+        "ray": "privmix.engine.ray:RayReleaseEngine",
+    }
     row_law = "privmix.audits.evidence:mixed_row_law"
     pure_noises = "privmix.designs.rows.audit:mixed_row_noises"
     moved = "privmix.designs.rows.audit:mixed_row_moved"

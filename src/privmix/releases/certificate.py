@@ -146,8 +146,8 @@ class ReleaseFields(common.CommonFields):
 
     # choice None: no planner chose; replay None: the key was destroyed; series None: the release stands alone.
 
-    of: ClassVar = common.RELEASE
-    file_names: ClassVar = re.compile(
+    of: ClassVar[str] = common.RELEASE
+    file_names: ClassVar[re.Pattern[str]] = re.compile(
         r"data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg|LICENSE\.txt"
     )
 

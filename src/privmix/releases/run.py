@@ -28,6 +28,7 @@ from privmix.engine.rows import Engine
 from privmix.errors import InvalidInput
 from privmix.features.spec import arrays_beside, check_carried, stated_names
 from privmix.fields import stored
+from privmix.folders import FolderKind
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import CertifiedContents, RunState, beside, run_folder_of
 from privmix.mechanisms.streams import SecretStreams
@@ -74,7 +75,7 @@ class ReleaseRun(Run):
         in_ledger: mode of the budget to be charged once the run is there; None: as ``reservation`` states.
     """
 
-    kind: ClassVar = RELEASE_FOLDER
+    kind: ClassVar[FolderKind] = RELEASE_FOLDER
     _members: frozenset[str] = frozenset()
     _series: SeriesStep | None = None
 

@@ -106,7 +106,7 @@ class Series:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.notes = self._read()
+        self.notes: Notes = self._read()
 
     @classmethod
     def find(cls, folder: Path) -> Series | None:

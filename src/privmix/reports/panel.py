@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from privmix.reports.records import (
 
 OWNER, PUBLIC = "owner", "public"
 AUDIENCES: Final = (OWNER, PUBLIC)
+Offer: TypeAlias = tuple[str, str, str]
 # Names single records, or how runs ended: nothing for the public, with any data.
 _OWNER_ONLY: Final = frozenset({"highest_risk", "outcomes"})
 
@@ -122,7 +123,7 @@ class Panel(ABC):
     anchor: ClassVar[str]
     title: ClassVar[str]
     lead: ClassVar[str]
-    missing: ClassVar[tuple[str, str, str] | None] = None
+    missing: ClassVar[Offer | None] = None
 
     @classmethod
     @abstractmethod

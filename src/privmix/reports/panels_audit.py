@@ -21,7 +21,7 @@ from privmix.reports.blocks import (
     Table,
 )
 from privmix.reports.figures import FigureLine, draw_audit_points, draw_bounds, draw_roc
-from privmix.reports.panel import PANELS, Context, Panel, ShownRecord
+from privmix.reports.panel import PANELS, Context, Offer, Panel, ShownRecord
 from privmix.reports.panels import card_of
 from privmix.reports.pictures import SERIES
 from privmix.reports.records import RecordFields
@@ -50,7 +50,7 @@ class AuditPanel(Panel):
     anchor: ClassVar[str] = "audit"
     title: ClassVar[str] = "Audit"
     lead: ClassVar[str] = "Attacks that prove a lower bound on the leak. The proven bound must stay below the claim."
-    missing: ClassVar = ("Worst-case audit", "the ε that an attack proves", "privmix audit RELEASE --record RUN")
+    missing: ClassVar[Offer] = ("Worst-case audit", "the ε that an attack proves", "privmix audit RELEASE --record RUN")
 
     @classmethod
     def card(cls, one: ShownRecord, context: Context) -> Card:
@@ -61,7 +61,7 @@ class AuditPanel(Panel):
 class CanaryAuditPanel(AuditPanel):
     name: ClassVar[str] = "canary-audit"
     words: ClassVar[str] = "canary audit"
-    missing: ClassVar = (
+    missing: ClassVar[Offer] = (
         "Canary audit",
         "planted records, scored after one run",
         "privmix audit RELEASE --data DATA --canaries 1000 --record RUN",
@@ -129,7 +129,7 @@ class NoisePanel(Panel):
     anchor: ClassVar[str] = "noise"
     title: ClassVar[str] = "The noise"
     lead: ClassVar[str] = "The noise that the code adds, measured on empty records."
-    missing: ClassVar = ("Noise audit", "the measured noise", "privmix audit RELEASE --noise --record RUN")
+    missing: ClassVar[Offer] = ("Noise audit", "the measured noise", "privmix audit RELEASE --noise --record RUN")
 
     @classmethod
     def card(cls, one: ShownRecord, context: Context) -> Card:
@@ -255,7 +255,7 @@ class MembershipPanel(Panel):
     lead: ClassVar[str] = (
         "Attacks that guess which records were used. The guarantee limits all attacks, including unknown ones."
     )
-    missing: ClassVar = (
+    missing: ClassVar[Offer] = (
         "Membership",
         "success of membership attacks",
         "privmix attack membership MODEL --data DATA --record RUN",

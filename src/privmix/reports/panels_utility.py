@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from privmix.reports.blocks import (
     Block,
@@ -21,7 +21,7 @@ from privmix.reports.blocks import (
     pictures_of,
 )
 from privmix.reports.figures import draw_shares, draw_utility
-from privmix.reports.panel import PANELS, Context, Panel, ShownRecord
+from privmix.reports.panel import PANELS, Context, Offer, Panel, ShownRecord
 from privmix.reports.panels import card_of
 from privmix.reports.records import RecordFields
 from privmix.reports.sentences import capitalised, figure, percent
@@ -270,7 +270,7 @@ class ClassesPanel(Panel):
         "The information of the released numbers about each class, as images or compared with public texts. It comes "
         "from the release only and shows no single record."
     )
-    missing = ("Pictures of classes", "from the release only", "privmix picture RELEASE --record RUN")
+    missing: ClassVar[Offer] = ("Pictures of classes", "from the release only", "privmix picture RELEASE --record RUN")
 
     @classmethod
     def card(cls, one: ShownRecord, context: Context) -> Card:

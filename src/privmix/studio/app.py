@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -38,13 +38,14 @@ class Studio:
     """
 
     def __init__(self, folder: Path, door: AccessGuard) -> None:
-        self.desk = Desk(folder, door)
-        self.asked, self.forecasts = FormData(), Forecasts()
-        self.folders, self.books = Folders(self.desk), Ledgers(self.desk)
-        inner = Starlette(routes=[*self._routes(), *self.folders.routes(), *self.books.routes()])
+        self.desk: Final = Desk(folder, door)
+        self.asked: FormData = FormData()
+        self._forecasts = Forecasts()
+        self._folders, self._books = Folders(self.desk), Ledgers(self.desk)
+        inner = Starlette(routes=[*self._routes(), *self._folders.routes(), *self._books.routes()])
         inner.add_exception_handler(404, self._missing)
         inner.add_exception_handler(500, self._defect)
-        self.app = Guard(inner, door)
+        self.app: Final = Guard(inner, door)
 
     def _routes(self) -> list[Route]:
         def get(path: str, does: Callable[[Request], Awaitable[Response]]) -> Route:
@@ -70,7 +71,7 @@ class Studio:
 
     def close(self) -> None:
         """End what is going on; a release that is made can be finished later."""
-        self.forecasts.close()
+        self._forecasts.close()
         self.desk.runs.close()
 
     async def new(self, request: Request) -> Response:
@@ -130,10 +131,10 @@ class Studio:
         return facts, price_of(facts, asking.number(self.asked, "epsilon"))
 
     def _standing(self, price: Any) -> Standing | None:
-        return standing(self.asked, price, self.books.address(self.asked.ledger))
+        return standing(self.asked, price, self._books.address(self.asked.ledger))
 
     def _forecast(self, facts: DataFacts) -> dict[str, Any]:
-        found, epsilon = self.forecasts.ask(facts), asking.number(self.asked, "epsilon")
+        found, epsilon = self._forecasts.ask(facts), asking.number(self.asked, "epsilon")
         # Guessing is right on one class in K at least, and what a simulation finds below that is noise.
         expected = between(found.curve, epsilon)
         return {
@@ -186,7 +187,7 @@ class Studio:
     async def run(self, request: Request) -> Response:
         run = self._found(request)
         if run.state == DONE:
-            return self.desk.to(f"folder/{self.folders.open(run.out, run.order.columns.get('label', 'label'))}")
+            return self.desk.to(f"folder/{self._folders.open(run.out, run.order.columns.get('label', 'label'))}")
         return self.desk.page("run", run=run, key=self.desk.keys.new())
 
     async def progress(self, request: Request) -> Response:

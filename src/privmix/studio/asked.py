@@ -106,7 +106,7 @@ class Unready(Exception):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(problem.words for problem in problems))
-        self.problems = tuple(problems)
+        self.problems: Final = tuple(problems)
 
 
 def number(asked: FormData, field: str, **limits: Any) -> float:

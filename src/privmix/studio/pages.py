@@ -143,8 +143,10 @@ class Desk:
     """State that pages share: `folder`: base of paths, `door`: access."""
 
     def __init__(self, folder: Path, door: AccessGuard) -> None:
-        self.folder, self.root = folder, door.root
-        self.runs, self.keys = Runs(), FormKeys()
+        self.folder: Final = folder
+        self.root: Final = door.root
+        self.runs: Final = Runs()
+        self.keys: Final = FormKeys()
 
     @property
     def running(self) -> StudioRun | None:

@@ -28,8 +28,8 @@ class StudioServer:
         if not folder.is_dir():
             raise InvalidInput("folder", str(folder), "an existing folder")
         self._socket = _listening(port)
-        self.door = AccessGuard(self._socket.getsockname()[1])
-        self.studio = Studio(folder.resolve(), self.door)
+        self.door: Final = AccessGuard(self._socket.getsockname()[1])
+        self.studio: Final = Studio(folder.resolve(), self.door)
         config = uvicorn.Config(
             self.studio.app,
             http="h11",

@@ -33,8 +33,8 @@ PUBLIC_DATA: Final = ("public", "synthetic", "pool")
 class ModelFields(common.CommonFields):
     """Fields of trained models' certificates in addition to the common ones: settings, digests of public data."""
 
-    of: ClassVar = common.MODEL
-    file_names: ClassVar = re.compile(re.escape(WEIGHTS_FILE))
+    of: ClassVar[str] = common.MODEL
+    file_names: ClassVar[re.Pattern[str]] = re.compile(re.escape(WEIGHTS_FILE))
 
     settings: dict[str, Any]
     public_data: dict[str, Digest]

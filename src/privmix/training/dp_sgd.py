@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.optimisers import Adam, Sgd
-from privmix.training.batches import Batch
+from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.config import OptimiserConfig
 from privmix.training.gradients.execution import Chunks, whole
 from privmix.training.gradients.parameters import FlatParameters, PublicMethod, SideInformation
@@ -151,7 +151,7 @@ class DpSgd:
         sampling = None if self.streams is None else self.streams.derive(SAMPLING)
         first, last = self.world.shard(len(self.records))
         shared = share_streams(self.world, sampling)
-        self.batches = mechanism.batches(self.plan, shared, len(self.records), first, last)
+        self.batches: PoissonBatches = mechanism.batches(self.plan, shared, len(self.records), first, last)
         self._noised = None if self.streams is None else mechanism.noise(self.plan, self.streams)
         self._chunks = self.chunks or Chunks(size=256)
 

@@ -48,7 +48,7 @@ class GroupedSum:
     """
 
     def __init__(self, size: int, bound: float, device: torch.device) -> None:
-        self.total = torch.zeros(size, dtype=torch.float64, device=device)
+        self.total: Tensor = torch.zeros(size, dtype=torch.float64, device=device)
         self._grid = grid_of(size, bound)
 
     def __repr__(self) -> str:

@@ -58,7 +58,7 @@ class Combined(ExtendedMethod):
         directing = sum(method.directs for method in methods)
         if len(methods) != 2 or directing != 1:
             raise InvalidInput("public methods", names, "weight multiplicity and one method that directs")
-        self.methods = tuple(methods)
+        self.methods: Final = tuple(methods)
 
     def prepare(self, step: int) -> SideInformation:
         found: dict[str, Tensor] = {}

@@ -62,8 +62,8 @@ CHECKPOINT_SECONDS: Final = 30.0
 class TrainingRun(Run):
     """The run that makes a trained model; arguments, guarantees and errors are those of :class:`Run`."""
 
-    kind: ClassVar = MODEL_FOLDER
-    packages: ClassVar = (*Run.packages, "torch")
+    kind: ClassVar[FolderKind] = MODEL_FOLDER
+    packages: ClassVar[tuple[str, ...]] = (*Run.packages, "torch")
     _saved_at: float | None = None
 
     @property

@@ -8,7 +8,7 @@ import hmac
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -81,13 +81,14 @@ class Trainer:
         records_noise_multiplier: float | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        self.config, self.facts = config, facts
+        self.config: Final = config
+        self.facts: Final = facts
         self._given = {"public": public, "synthetic": synthetic, "pool": pool}
         self.plan: TrainingPlan = config.plan(
             records, records_declared=records_declared, records_noise_multiplier=records_noise_multiplier
         )
         classes = len(facts.classes)
-        self.network = network or build_model(
+        self.network: Final = network or build_model(
             config.model,
             input_shape=facts.input_shape,
             dim=facts.dim,
@@ -103,8 +104,8 @@ class Trainer:
         self._input = tuple(shaped(torch.zeros(1, facts.dim), self.network, facts).shape[1:])
         check_model(self.network)
         check_independence(self.network, self._input)
-        self.views = ViewPipeline(config.views, layout, classes=classes, pool=pool)
-        self.device = chosen_device(device)
+        self.views: Final = ViewPipeline(config.views, layout, classes=classes, pool=pool)
+        self.device: Final = chosen_device(device)
         self.network.to(self.device)
         self._flat = FlatParameters(self.network)
         self._initial = self._flat.get()

@@ -15,5 +15,5 @@ VERBS: Final = {
     "end": Verb("privmix.commands.series:End", "End a series early, by destroying its key."),
 }
 
-series = lazy_app(VERBS, "series", no_args_is_help=True, help="Release growing data for one privacy budget.")
+series: Final = lazy_app(VERBS, "series", no_args_is_help=True, help="Release growing data for one privacy budget.")
 app.add_typer(series, name="series")

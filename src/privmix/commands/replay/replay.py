@@ -105,5 +105,5 @@ class EndReplay(Command["ReplayEnded"]):
         return ended(Path(self.release), sign_key, self.sealed_key, self.key, passphrase)
 
 
-replay = function(Replay)
-end_replay = function(EndReplay)
+replay: Final = function(Replay)
+end_replay: Final = function(EndReplay)

@@ -38,7 +38,7 @@ class ClassPass(MomentPass):
 class ClassMomentSums(MomentSums):
     """Exact sums of products of the records of each class on the lattice. Secret."""
 
-    released_as: ClassVar = ClassSecondMoments
+    released_as: ClassVar[type[SecondMoments]] = ClassSecondMoments
 
     def __init__(self, plan: MomentsPlan) -> None:
         super().__init__(plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -11,6 +11,7 @@ from privmix.designs.moments.plan import LARGEST_DIM, Moments, MomentsPlan
 from privmix.errors import InvalidInput
 from privmix.fields import Share
 from privmix.options import described, option
+from privmix.plans.design import BOTH
 from privmix.plans.parts import Part, ReleasedArray
 from privmix.plans.registry import register
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
@@ -65,9 +66,11 @@ class ClassMoments(Moments):
     persons = True
     worst_case = "privmix.designs.moments.class_audit:class_moments_case"
     draws = "second moments of each class, cross moments and label sums of all records"
-    labels: ClassVar = {}
-    plan_type = ClassMomentsPlan
-    engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.moments.class_engine:ClassMomentsEngine")
+    labels: ClassVar[Mapping[str, str]] = {}
+    plan_type: ClassVar[type[MomentsPlan]] = ClassMomentsPlan
+    engines: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        BOTH, "privmix.designs.moments.class_engine:ClassMomentsEngine"
+    )
     lost = "Means and correlations of features, within each class, are kept, and nothing beyond them."
     released = "second moments of each class"
     released_as = "privmix.publication.second_moments:ClassSecondMoments"

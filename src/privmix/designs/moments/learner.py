@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import LEARNERS, LinearLearner
@@ -83,8 +84,8 @@ class SecondMomentsClassifier(LinearLearner):
         added = None
         if not isinstance(self.regularisation, str):
             added = float(self.regularisation) * float(spectrum.values.max(initial=0.0))
-        self.coef_ = regression(spectrum, moments.cross, moments.records, added)
+        self.coef_: NDArray[np.float32] = regression(spectrum, moments.cross, moments.records, added)
         # Without centring X'X holds the mean too, and W predicts labels as they are.
         shares = moments.class_shares(release.label_offset).astype(np.float32)
-        self.intercept_ = shares if release.transform.centre is not None else np.zeros_like(shares)
+        self.intercept_: NDArray[np.float32] = shares if release.transform.centre is not None else np.zeros_like(shares)
         progress("steps", 2, 2)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from privmix.errors import InvalidInput
 from privmix.fields import Share
 from privmix.options import described, option
+from privmix.plans.design import BOTH
 from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
 from privmix.plans.registry import register
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
@@ -130,7 +131,7 @@ class Moments(SumDesign[MomentsPlan]):
     file = "moments.safetensors"
     plan_type: ClassVar[type[MomentsPlan]] = MomentsPlan
     # Records are read once and in blocks: there is nothing to spread.
-    engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.moments.engine:MomentsEngine")
+    engines: ClassVar[Mapping[str, str]] = dict.fromkeys(BOTH, "privmix.designs.moments.engine:MomentsEngine")
     lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
     statements: ClassVar[tuple[str, ...]] = (
         "The rows are samples of a model made from the released moments; they add nothing to what the moments show.",

@@ -35,7 +35,10 @@ class Classwise(RowDesign):
     worst_case = "privmix.designs.rows.worst_case:classwise_case"
     words = "each row holds records of one class only, so its label is public"
     draws = "each row takes records of one class"
-    labels: ClassVar = {_FULL: "class sums (class-wise, full batch)", "classwise": "class-wise Poisson mixup"}
+    labels: ClassVar[Mapping[str, str]] = {
+        _FULL: "class sums (class-wise, full batch)",
+        "classwise": "class-wise Poisson mixup",
+    }
     learner = "discriminant"
     mixes_all_classes = False
     public_labels = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class Fixed(FixedSize):
     worst_case = "privmix.designs.rows.replace_one:replace_case"
     words = "each row averages the same number of records, drawn without replacement"
     draws = "each row takes m records without replacement"
-    noises = NOISES
+    noises: ClassVar[tuple[str, ...]] = NOISES
 
     noise: Annotated[str, Choice(*NOISES)] = option(GAUSSIAN, "Noise distribution: gaussian, or laplace (L1 clipping).")
 

@@ -31,9 +31,9 @@ class Hierarchical(NoisyLabels):
     worst_case = "privmix.designs.rows.worst_case:hierarchical_case"
     words = "each row draws a few classes first, then records of those classes"
     draws = "each row draws classes, then records of those classes"
-    labels: ClassVar = {"hierarchical": "hierarchical mixup, honestly priced"}
+    labels: ClassVar[Mapping[str, str]] = {"hierarchical": "hierarchical mixup, honestly priced"}
     mixes_all_classes = False
-    parts = frozenset({"class_rate"})
+    parts: ClassVar[frozenset[str]] = frozenset({"class_rate"})
 
     expected_classes: float = option(3.0, "Expected number of classes in a row.")
 

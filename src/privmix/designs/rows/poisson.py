@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ class Poisson(DrawnMembers):
     worst_case = "privmix.designs.rows.worst_case:poisson_case"
     words = "each record joins each row independently"
     draws = "each record joins each row independently with probability m/n"
-    labels: ClassVar = {"poisson": "Poisson mixup"}
+    labels: ClassVar[Mapping[str, str]] = {"poisson": "Poisson mixup"}
     learner = "discriminant"
 
     @classmethod

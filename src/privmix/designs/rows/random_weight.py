@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ class RandomWeight(FixedSize):
     words = "each row is a Dirichlet-weighted sum of records drawn without replacement"
     draws = "each row is a randomly weighted sum of m records"
     averages = False
-    parts = frozenset({"dirichlet_alpha", "max_weight"})
+    parts: ClassVar[frozenset[str]] = frozenset({"dirichlet_alpha", "max_weight"})
 
     dirichlet_alpha: Annotated[float, Number(1e-3, 1e6)] = option(1.0, "Concentration of the Dirichlet weights.")
     max_weight: Rate = option(1.0, "Upper bound on a record's weight.")

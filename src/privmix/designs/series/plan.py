@@ -125,13 +125,13 @@ class MomentsSeries(Moments):
     # A person may be in several steps.
     persons = False
     in_series = True
-    worst_case: ClassVar = "privmix.designs.series.worst_case:series_case"
+    worst_case = "privmix.designs.series.worst_case:series_case"
     draws = "second moments, cross moments and label sums of the records of all steps so far"
-    labels: ClassVar = {}
+    labels: ClassVar[Mapping[str, str]] = {}
     plan_type: ClassVar[type[MomentsPlan]] = SeriesPlan
-    engines: ClassVar = {"local": "privmix.designs.series.engine:SeriesEngine"}
-    pure_noises: ClassVar = "privmix.designs.series.audit:series_noises"
-    statements: ClassVar = (
+    engines: ClassVar[Mapping[str, str]] = {"local": "privmix.designs.series.engine:SeriesEngine"}
+    pure_noises = "privmix.designs.series.audit:series_noises"
+    statements: ClassVar[tuple[str, ...]] = (
         *Moments.statements,
         "The guarantee is for all releases of the series together, and for a record that is new in one step of it: "
         "whoever has records in k steps is protected as one with k records. How many records each step brought is in "

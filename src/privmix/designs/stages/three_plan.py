@@ -11,6 +11,7 @@ from privmix.designs.stages.two_plan import TwoStage, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.fields import Share
 from privmix.options import described, option
+from privmix.plans.design import BOTH
 from privmix.plans.parts import Part, ReleasedArray
 from privmix.plans.registry import register
 from privmix.plans.setting import Setting
@@ -106,24 +107,24 @@ class ThreeStage(TwoStage):
 
     name = "three-stage"
     persons = True
-    worst_case: ClassVar = "privmix.designs.stages.worst_case:three_stage_case"
+    worst_case = "privmix.designs.stages.worst_case:three_stage_case"
     draws = "second moments, then the scatter within classes, then that of each class, of all records"
     labels: ClassVar[Mapping[str, str]] = {"three-stage": "moments in three stages"}
     # The forecast gain of shapes already excludes an error: the margin of two stages is enough.
-    margin_before = 0.1
+    margin_before: ClassVar[float | None] = 0.1
     learner = "three-stage"
     stages = "three"
     plan_type: ClassVar[type[TwoStagePlan]] = ThreeStagePlan
-    engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.stages.three_engine:ThreeStageEngine")
+    engines: ClassVar[Mapping[str, str]] = dict.fromkeys(BOTH, "privmix.designs.stages.three_engine:ThreeStageEngine")
     lost = "Means and correlations of features, within each class, are kept, and nothing beyond them."
-    statements = (
+    statements: ClassVar[tuple[str, ...]] = (
         "The later stages' maps and clipping bounds follow from numbers that were released before, at their own cost.",
         "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
     )
-    released: ClassVar = "second moments, scatter within classes and of each class"
-    released_as: ClassVar = "privmix.designs.stages.three_released:ThreeStageMoments"
-    beside_tests: ClassVar = "privmix.designs.stages.evidence:three_stage_tests"
-    pure_noises: ClassVar = "privmix.designs.stages.audit:three_stage_noises"
+    released = "second moments, scatter within classes and of each class"
+    released_as = "privmix.designs.stages.three_released:ThreeStageMoments"
+    beside_tests = "privmix.designs.stages.evidence:three_stage_tests"
+    pure_noises = "privmix.designs.stages.audit:three_stage_noises"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)
 
     class_share: Share = option(0.15, "Share of the budget for the scatter of each class.")

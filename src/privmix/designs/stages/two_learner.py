@@ -142,8 +142,10 @@ class TwoStageClassifier(LinearLearner):
         self.stretch_ = _unclipped(moments, shares, release.transform.final_clip_norm, told)
         variance = told * self.stretch_
         weights = (means @ basis / variance) @ basis.T
-        self.coef_ = (moments.directions.T @ weights.T / release.transform.final_clip_norm).astype(np.float32)
-        self.intercept_ = (np.log(shares) - (weights * means).sum(axis=1) / 2).astype(np.float32)
+        self.coef_: NDArray[np.float32] = (moments.directions.T @ weights.T / release.transform.final_clip_norm).astype(
+            np.float32
+        )
+        self.intercept_: NDArray[np.float32] = (np.log(shares) - (weights * means).sum(axis=1) / 2).astype(np.float32)
         self.directions_ = len(values)
         progress("steps", 2, 2)
 

@@ -11,6 +11,7 @@ from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, Moments, MomentsP
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Count, Proportion, Share
 from privmix.options import described, option
+from privmix.plans.design import BOTH
 from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
 from privmix.plans.registry import register
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting, check_channels
@@ -190,29 +191,29 @@ class TwoStage(SumDesign[TwoStagePlan]):
 
     name = "two-stage"
     persons = True
-    worst_case: ClassVar = "privmix.designs.stages.worst_case:two_stage_case"
+    worst_case = "privmix.designs.stages.worst_case:two_stage_case"
     words = "samples of a Gaussian mixture that has the moments released first"
     draws = "second moments, then the scatter within classes, of all records"
     labels: ClassVar[Mapping[str, str]] = {"two-stage": "moments in two stages"}
     learner = "two-stage"
     file = "moments.safetensors"
-    stages: ClassVar = "two"
+    stages: ClassVar[str] = "two"
     plan_type: ClassVar[type[TwoStagePlan]] = TwoStagePlan
     # Records are read in blocks, twice: there is nothing to spread.
-    engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.stages.two_engine:TwoStageEngine")
+    engines: ClassVar[Mapping[str, str]] = dict.fromkeys(BOTH, "privmix.designs.stages.two_engine:TwoStageEngine")
     # If a second stage can help only a little, it can harm by more: its map follows noise. Predicted 0.2 points better
     # than moments, it was 10 worse (benchmarks/results/ended.md).
-    margin = 0.05
+    margin: ClassVar[float] = 0.05
     lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
-    statements = (
+    statements: ClassVar[tuple[str, ...]] = (
         "The second stage's map and clipping bound follow from numbers that were released before, at their own cost.",
         "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
     )
-    released: ClassVar = "second moments and scatter within classes"
-    released_as: ClassVar = "privmix.designs.stages.two_released:TwoStageMoments"
-    row_law: ClassVar = "privmix.designs.stages.evidence:two_stage_row_law"
-    pure_noises: ClassVar = "privmix.designs.stages.audit:two_stage_noises"
-    beside_tests: ClassVar = "privmix.designs.stages.evidence:two_stage_tests"
+    released = "second moments and scatter within classes"
+    released_as = "privmix.designs.stages.two_released:TwoStageMoments"
+    row_law = "privmix.designs.stages.evidence:two_stage_row_law"
+    pure_noises = "privmix.designs.stages.audit:two_stage_noises"
+    beside_tests = "privmix.designs.stages.evidence:two_stage_tests"
     # Shares that the planner tries: simulated mixtures like large first stages if noise hides the classes' means.
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.85)
 

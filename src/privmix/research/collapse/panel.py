@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from privmix.reports.blocks import Block, Card, ColumnsBlock, Figure, KeyBlock, NumberBlock, Numbers, Table
 from privmix.reports.figures import draw_histogram
-from privmix.reports.panel import PANELS, Context, Panel, ShownRecord
+from privmix.reports.panel import PANELS, Context, Offer, Panel, ShownRecord
 from privmix.reports.panels import card_of
 from privmix.reports.pictures import SERIES
 from privmix.reports.records import RecordFields
@@ -20,7 +20,7 @@ class CollapsePanel(Panel):
     anchor: ClassVar[str] = "collapse"
     title: ClassVar[str] = "Collapse of features and labels"
     lead: ClassVar[str] = "Whether what is mixed and noised still keeps classes apart, on public data."
-    missing: ClassVar = (
+    missing: ClassVar[Offer] = (
         "Collapse",
         "whether mixing keeps classes apart",
         "privmix attack collapse RELEASE --data PUBLIC --record RUN",

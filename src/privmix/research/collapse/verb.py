@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.cli.attack import attack
 from privmix.cli.verb import add_command
@@ -42,4 +42,4 @@ class Collapse(CollapseOptions, Recorded, Command["Found"]):
 
 
 add_command(attack, Collapse, Collapse.panel)
-measure_collapse = function(Collapse, "measure_collapse")
+measure_collapse: Final = function(Collapse, "measure_collapse")

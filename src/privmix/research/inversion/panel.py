@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from privmix.reports.blocks import Block, Card, Table, pictures_of
-from privmix.reports.panel import PANELS, Context, Panel, ShownRecord
+from privmix.reports.panel import PANELS, Context, Offer, Panel, ShownRecord
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import figure
 
@@ -17,7 +17,7 @@ class InversionPanel(Panel):
     anchor: ClassVar[str] = "inversion"
     title: ClassVar[str] = "Recovering inputs"
     lead: ClassVar[str] = "An attack that knows everything but the records tries to draw them again."
-    missing: ClassVar = (
+    missing: ClassVar[Offer] = (
         "Inversion",
         "what can be recovered of single records",
         "privmix attack inversion RELEASE --data DATA --record RUN",

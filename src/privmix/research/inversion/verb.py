@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.cli.attack import attack
 from privmix.cli.verb import add_command
@@ -44,4 +44,4 @@ class Inversion(InversionOptions, Recorded, Command["Found"]):
 
 
 add_command(attack, Inversion, Inversion.panel)
-invert = function(Inversion, "invert")
+invert: Final = function(Inversion, "invert")

@@ -54,4 +54,4 @@ class Poisoning(PoisoningOptions, Recorded, Command["Found | Facts"]):
 
 
 add_command(attack, Poisoning, Poisoning.panel)
-poison = function(Poisoning, "poison")
+poison: Final = function(Poisoning, "poison")

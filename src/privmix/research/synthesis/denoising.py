@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +78,8 @@ class Denoiser(nn.Module):
 
     def __init__(self, network: Any, process: NoiseProcess) -> None:
         super().__init__()
-        self.network, self.process = network, process
+        self.network: Final = network
+        self.process: Final = process
 
     def forward(self, x: Tensor, sigma: Tensor, condition: Any = None) -> Tensor:
         """(b, ...) noisy inputs and (b,) noise levels -> (b, ...) what they were, on average."""

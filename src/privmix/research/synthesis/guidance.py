@@ -49,13 +49,13 @@ class NoisyFeatures(nn.Module):
 
     def __init__(self, shape: tuple[int, int, int], width: int) -> None:
         super().__init__()
-        self.sizes = (width, 2 * width, 2 * width)
+        self.sizes: Final = (width, 2 * width, 2 * width)
         channels = (shape[0], *self.sizes)
-        self.layers = nn.ModuleList(
+        self.layers: Final = nn.ModuleList(
             nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in zip(channels, self.sizes, strict=False)
         )
-        self.norms = nn.ModuleList(nn.GroupNorm(_GROUPS, size) for size in self.sizes)
-        self.levels = nn.ModuleList(nn.Linear(2 * _EMBEDDED, size) for size in self.sizes)
+        self.norms: Final = nn.ModuleList(nn.GroupNorm(_GROUPS, size) for size in self.sizes)
+        self.levels: Final = nn.ModuleList(nn.Linear(2 * _EMBEDDED, size) for size in self.sizes)
 
     @property
     def width(self) -> int:
@@ -77,9 +77,12 @@ class Discriminator(nn.Module):
 
     def __init__(self, features: NoisyFeatures, classes: int, process: NoiseProcess) -> None:
         super().__init__()
-        self.features, self.process = features, process
-        self.of_class = nn.Embedding(classes, features.width)
-        self.head = nn.Sequential(nn.Linear(features.width, features.width), nn.SiLU(), nn.Linear(features.width, 1))
+        self.features: Final = features
+        self.process: Final = process
+        self.of_class: Final = nn.Embedding(classes, features.width)
+        self.head: Final = nn.Sequential(
+            nn.Linear(features.width, features.width), nn.SiLU(), nn.Linear(features.width, 1)
+        )
 
     def forward(self, x: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
         """(b, C, H, W), (b,), (b,) -> (b,)."""

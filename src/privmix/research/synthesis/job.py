@@ -38,7 +38,7 @@ class Synthesised(Shown):
     images: int
     quality: SynthesisQuality
     card: dict[str, Any] = field(repr=False)
-    warnings: ClassVar = ("synthetic images may copy the public ones they were made of",)
+    warnings: ClassVar[tuple[str, ...]] = ("synthetic images may copy the public ones they were made of",)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         quality, facts = self.quality, {}

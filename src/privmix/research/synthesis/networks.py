@@ -54,7 +54,7 @@ class UNet(nn.Module):
         super().__init__()
         made = check_size(size, shape)
         channels, height, _ = shape
-        self.unet = _unet_2d()(
+        self.unet: nn.Module = _unet_2d()(
             sample_size=height,
             in_channels=channels,
             out_channels=channels,
@@ -68,8 +68,8 @@ class UNet(nn.Module):
             class_embed_type="identity",
         )
         width_of_embedding = 4 * made.channels[0]
-        self.of_class = nn.Embedding(classes, width_of_embedding)
-        self.of_changes = nn.Linear(NUMBERS, width_of_embedding, bias=False)
+        self.of_class: Final = nn.Embedding(classes, width_of_embedding)
+        self.of_changes: Final = nn.Linear(NUMBERS, width_of_embedding, bias=False)
 
     def forward(self, x: Tensor, noise: Tensor, condition: Condition) -> Tensor:
         """(b, C, H, W), (b,) and what is known of each -> (b, C, H, W)."""

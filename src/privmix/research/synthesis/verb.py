@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.cli.app import app
 from privmix.cli.verb import add_command
@@ -57,5 +57,5 @@ class Synthesise(SynthesisOptions, NewFile, Command["Synthesised"]):
         return SynthesisJob(**values_of(SynthesisJob, self)).run(progress)
 
 
-synthesise = function(Synthesise)
+synthesise: Final = function(Synthesise)
 add_command(app, Synthesise, Synthesise.panel)

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +22,10 @@ class FlatParameters:
         if not chosen:
             raise InvalidInput("model", title_of(model), "a model with trainable parameters")
         self._tensors = [tensor for _, tensor in chosen]
-        self.names = tuple(name for name, _ in chosen)
-        self.shapes = tuple(tuple(tensor.shape) for tensor in self._tensors)
+        self.names: Final = tuple(name for name, _ in chosen)
+        self.shapes: Final = tuple(tuple(tensor.shape) for tensor in self._tensors)
         self._lengths = [math.prod(shape) for shape in self.shapes]
-        self.size = sum(self._lengths)
+        self.size: Final = sum(self._lengths)
 
     @property
     def device(self) -> torch.device:

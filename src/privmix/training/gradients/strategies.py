@@ -69,7 +69,10 @@ class GradientStrategy(ABC):
     reused: ClassVar[int | None] = None
 
     def __init__(self, model: nn.Module, flat: FlatParameters, clipping: Clipping, *, amp: bool = False) -> None:
-        self.model, self.flat, self.clipping, self.amp = model, flat, clipping, amp
+        self.model: nn.Module = model
+        self.flat: Final = flat
+        self.clipping: Final = clipping
+        self.amp: Final = amp
 
     @classmethod
     def obstacle(

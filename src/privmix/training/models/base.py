@@ -56,7 +56,7 @@ class Classifier(nn.Module, ABC):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.classes = check_integer("classes", classes, low=1)
+        self.classes: Final = check_integer("classes", classes, low=1)
 
     @classmethod
     def of_name(cls, name: str, wanted: Wanted) -> Self | None:

@@ -165,20 +165,22 @@ class PretrainedClassifier(Classifier):
         super().__init__(classes)
         if channels_in not in (1, 3):
             raise InvalidInput("channels", channels_in, "1 or 3 for a pretrained image model")
-        self.channels_in, self.frozen = channels_in, bool(frozen)
-        self.height = check_integer("height", height, low=1, high=_LARGEST_IMAGE)
-        self.width = check_integer("width", width, low=1, high=_LARGEST_IMAGE)
-        self.side = check_integer("side", side, low=8, high=4096)
-        self.mean, self.std = tuple(map(float, mean)), tuple(map(float, std))
+        self.channels_in: Final = channels_in
+        self.frozen: Final = bool(frozen)
+        self.height: Final = check_integer("height", height, low=1, high=_LARGEST_IMAGE)
+        self.width: Final = check_integer("width", width, low=1, high=_LARGEST_IMAGE)
+        self.side: Final = check_integer("side", side, low=8, high=4096)
+        self.mean: Final = tuple(map(float, mean))
+        self.std: Final = tuple(map(float, std))
         _library()
         # A certificate of a stranger may be where it comes from.
         self._config: dict[str, Any] = json.loads(json.dumps(plain_config(config)))
-        self.model = _from_config(self._config, self.classes) if model is None else model
+        self.model: Final = _from_config(self._config, self.classes) if model is None else model
         self.register_buffer("_rows", _stretch(self.height, self.side), persistent=False)
         self.register_buffer("_columns", _stretch(self.width, self.side), persistent=False)
         self.register_buffer("_mean", torch.tensor(self.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("_std", torch.tensor(self.std).view(3, 1, 1), persistent=False)
-        self.lora_rank = check_integer("lora_rank", lora_rank, low=0, high=_HIGHEST_RANK)
+        self.lora_rank: Final = check_integer("lora_rank", lora_rank, low=0, high=_HIGHEST_RANK)
         head = _head(self.model, self.classes)
         if self.lora_rank:
             _add_low_rank(self.model, head, self.lora_rank)

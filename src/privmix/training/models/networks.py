@@ -31,9 +31,9 @@ class LinearHead(Classifier):
 
     def __init__(self, *, dim: int, classes: int, norm: float | None = None) -> None:
         super().__init__(classes)
-        self.dim = check_integer("dim", dim, low=1)
-        self.norm = None if norm is None else check_number("norm", norm, low=0, low_open=True)
-        self.head = nn.Linear(self.dim, self.classes)
+        self.dim: Final = check_integer("dim", dim, low=1)
+        self.norm: Final = None if norm is None else check_number("norm", norm, low=0, low_open=True)
+        self.head: Final = nn.Linear(self.dim, self.classes)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
@@ -74,10 +74,10 @@ class _ShapedCNN(Classifier):
 
     def __init__(self, *, channels_in: int, height: int, width: int, classes: int) -> None:
         super().__init__(classes)
-        self.channels_in = check_integer("channels", channels_in, low=1)
-        self.height = check_integer("height", height, low=1)
-        self.width = check_integer("width", width, low=1)
-        self.convolutions = self._convolutions()
+        self.channels_in: Final = check_integer("channels", channels_in, low=1)
+        self.height: Final = check_integer("height", height, low=1)
+        self.width: Final = check_integer("width", width, low=1)
+        self.convolutions: Final = self._convolutions()
         try:
             with torch.no_grad():
                 flat = self.convolutions(torch.zeros(1, self.channels_in, self.height, self.width)).numel()
@@ -85,7 +85,7 @@ class _ShapedCNN(Classifier):
             flat = 0
         if flat == 0:
             raise InvalidInput("input shape", (self.height, self.width), f"larger images for the model {self.called}")
-        self.fully_connected = self._fully_connected(flat)
+        self.fully_connected: Final = self._fully_connected(flat)
 
     @classmethod
     def made(cls, wanted: Wanted) -> Self:
@@ -176,17 +176,17 @@ class ResNet9(Classifier):
 
     def __init__(self, *, channels_in: int, classes: int, width: int = 64, groups: int = 32) -> None:
         super().__init__(classes)
-        self.channels_in = check_integer("channels", channels_in, low=1)
-        self.width = check_integer("width", width, low=1)
-        self.groups = check_integer("groups", groups, low=1, high=4096)
+        self.channels_in: Final = check_integer("channels", channels_in, low=1)
+        self.width: Final = check_integer("width", width, low=1)
+        self.groups: Final = check_integer("groups", groups, low=1, high=4096)
         first, second, third, fourth = (self.width * factor for factor in (1, 2, 4, 8))
-        self.layer0 = self._layer(self.channels_in, first)
-        self.layer1 = self._layer(first, second, pool=True)
-        self.residual1 = nn.Sequential(self._layer(second, second), self._layer(second, second))
-        self.layer2 = self._layer(second, third, pool=True)
-        self.layer3 = self._layer(third, fourth, pool=True)
-        self.residual3 = nn.Sequential(self._layer(fourth, fourth), self._layer(fourth, fourth))
-        self.head = nn.Linear(fourth, self.classes)
+        self.layer0: Final = self._layer(self.channels_in, first)
+        self.layer1: Final = self._layer(first, second, pool=True)
+        self.residual1: Final = nn.Sequential(self._layer(second, second), self._layer(second, second))
+        self.layer2: Final = self._layer(second, third, pool=True)
+        self.layer3: Final = self._layer(third, fourth, pool=True)
+        self.residual3: Final = nn.Sequential(self._layer(fourth, fourth), self._layer(fourth, fourth))
+        self.head: Final = nn.Linear(fourth, self.classes)
 
     def _layer(self, before: int, after: int, *, pool: bool = False) -> nn.Sequential:
         conv = nn.Conv2d(before, after, 3, padding=1, bias=False)
@@ -254,14 +254,14 @@ class WideResNet(Classifier):
 
     def __init__(self, *, channels_in: int, classes: int, depth: int = 16, width: int = 4, groups: int = 16) -> None:
         super().__init__(classes)
-        self.channels_in = check_integer("channels", channels_in, low=1)
-        self.depth = check_integer("depth", depth, low=10)
-        self.width = check_integer("width", width, low=1)
-        self.groups = check_integer("groups", groups, low=1, high=4096)
+        self.channels_in: Final = check_integer("channels", channels_in, low=1)
+        self.depth: Final = check_integer("depth", depth, low=10)
+        self.width: Final = check_integer("width", width, low=1)
+        self.groups: Final = check_integer("groups", groups, low=1, high=4096)
         if (self.depth - 4) % 6:
             raise InvalidInput("depth", depth, "6 b + 4 for an integer b >= 1: 10, 16, 22, 28, 34, 40, ...")
         blocks = (self.depth - 4) // 6
-        self.stem = StandardisedConv2d(self.channels_in, _STEM, 3, padding=1, bias=False)
+        self.stem: Final = StandardisedConv2d(self.channels_in, _STEM, 3, padding=1, bias=False)
         layers: list[nn.Module] = []
         before = _STEM
         for stage in range(3):
@@ -270,9 +270,9 @@ class WideResNet(Classifier):
                 stride = 2 if stage > 0 and block == 0 else 1
                 layers.append(_Block(before, after, stride, self.groups))
                 before = after
-        self.blocks = nn.Sequential(*layers)
-        self.norm = group_norm(before, self.groups)
-        self.head = nn.Linear(before, self.classes)
+        self.blocks: Final = nn.Sequential(*layers)
+        self.norm: Final = group_norm(before, self.groups)
+        self.head: Final = nn.Linear(before, self.classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")

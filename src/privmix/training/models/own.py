@@ -64,9 +64,10 @@ class OwnNetwork(Classifier):
             raise InvalidInput("network", "other values", "what privmix writes of a network of the user's own")
         # An object's own: modules differ in it.
         self.__dict__["takes_images"] = takes_images
-        self.record_shape = None if record_shape is None else tuple(record_shape)
-        self.initial_sha256, self.computes = initial_sha256, module is not None
-        self.module = nn.Module() if module is None else module
+        self.record_shape: Final = None if record_shape is None else tuple(record_shape)
+        self.initial_sha256: str = initial_sha256
+        self.computes: Final = module is not None
+        self.module: Final = nn.Module() if module is None else module
 
     @classmethod
     def of_name(cls, name: str, wanted: Wanted) -> Self | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import torch
 from torch import Tensor
@@ -46,10 +46,10 @@ class WeightMultiplicity(ExtendedMethod):
         eta: float = 0.01,
     ) -> None:
         self.source = source
-        self.rho = check_number("rho", rho, low=0, low_open=True)
-        self.perturbations = check_integer("perturbations", perturbations, low=1)
+        self.rho: Final = check_number("rho", rho, low=0, low_open=True)
+        self.perturbations: Final = check_integer("perturbations", perturbations, low=1)
         self.adaptive = adaptive
-        self.eta = check_number("eta", eta, low=0)
+        self.eta: Final = check_number("eta", eta, low=0)
 
     def prepare(self, step: int) -> SideInformation:
         gradients = [self.source.at(step, part) for part in range(1, self.perturbations + 1)]
@@ -102,8 +102,8 @@ class MirrorDescent(WithGradients):
     def __init__(self, source: PublicGradients, steps: int, decay_steps: int | None = None, floor: float = 0.0) -> None:
         super().__init__(source)
         check_integer("steps", steps, low=1)
-        self.decay_steps = steps if decay_steps is None else check_integer("decay steps", decay_steps, low=1)
-        self.floor = check_number("least private share", floor, low=0, high=1)
+        self.decay_steps: Final = steps if decay_steps is None else check_integer("decay steps", decay_steps, low=1)
+        self.floor: Final = check_number("least private share", floor, low=0, high=1)
 
     def private_share(self, step: int) -> float:
         return max(self.floor, math.cos(math.pi / 2 * min(step / self.decay_steps, 1.0)))
@@ -133,8 +133,8 @@ class AdaDps(WithGradients):
 
     def __init__(self, source: PublicGradients, moment_decay: float = 0.9, damping: float = 0.1) -> None:
         super().__init__(source)
-        self.decay = check_number("decay of the second moment", moment_decay, low=0, high=1, high_open=True)
-        self.damping = check_number("damping", damping, low=0, low_open=True)
+        self.decay: Final = check_number("decay of the second moment", moment_decay, low=0, high=1, high_open=True)
+        self.damping: Final = check_number("damping", damping, low=0, low_open=True)
         self._moment = torch.zeros(source.flat.size, device=source.flat.device)
         self._steps = 0
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from abc import ABC
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
@@ -138,10 +138,7 @@ class Preset(ABC):
     name: ClassVar[str]
     words: ClassVar[str] = ""
 
-    @classmethod
-    @abstractmethod
-    def views(cls) -> ViewConfig:
-        """Return the views."""
+    views: ClassVar[Callable[[], ViewConfig]]
 
 
 PRESETS: Final[Registry[type[Preset]]] = Registry("views", "privmix.training.views", "privmix.views")
@@ -150,32 +147,32 @@ PRESETS: Final[Registry[type[Preset]]] = Registry("views", "privmix.training.vie
 @PRESETS.register
 class Plain(Preset):
     name: ClassVar[str] = "plain"
-    views = ViewConfig.plain
+    views: ClassVar[Callable[[], ViewConfig]] = ViewConfig.plain
 
 
 @PRESETS.register
 class SelfAug(Preset):
     name: ClassVar[str] = "self-aug"
     words: ClassVar[str] = "De et al."
-    views = ViewConfig.self_aug
+    views: ClassVar[Callable[[], ViewConfig]] = ViewConfig.self_aug
 
 
 @PRESETS.register
 class DpMixSelf(Preset):
     name: ClassVar[str] = "dp-mix-self"
     words: ClassVar[str] = "DP-Mix"
-    views = ViewConfig.dp_mix_self
+    views: ClassVar[Callable[[], ViewConfig]] = ViewConfig.dp_mix_self
 
 
 @PRESETS.register
 class DpMixDiff(Preset):
     name: ClassVar[str] = "dp-mix-diff"
     words: ClassVar[str] = "DP-Mix, with `pool`"
-    views = ViewConfig.dp_mix_diff
+    views: ClassVar[Callable[[], ViewConfig]] = ViewConfig.dp_mix_diff
 
 
 @PRESETS.register
 class PureDiff(Preset):
     name: ClassVar[str] = "pure-diff"
     words: ClassVar[str] = "with `pool`"
-    views = ViewConfig.pure_diff
+    views: ClassVar[Callable[[], ViewConfig]] = ViewConfig.pure_diff

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -141,8 +141,10 @@ class ViewPipeline:
     def __init__(
         self, config: ViewConfig, layout: ImageLayout | None = None, *, classes: int, pool: PublicData | None = None
     ) -> None:
-        self.config, self.layout, self.pool = config, layout, pool
-        self.classes = check_integer("classes", classes, low=1)
+        self.config: Final = config
+        self.layout: Final = layout
+        self.pool: Final = pool
+        self.classes: Final = check_integer("classes", classes, low=1)
         self._mixing = Mixing(config.mixing, config.alpha)
         if layout is None:
             _refuse_images_only(config)

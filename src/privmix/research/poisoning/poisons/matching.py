@@ -82,8 +82,8 @@ class Match:
     ) -> None:
         self._network, self._scene, self._defence, self._companions = network.eval(), scene, defence, companions
         self._weights = [one for one in network.parameters() if one.requires_grad]
-        self.device = self._weights[0].device
-        self.generator = torch.Generator(self.device).manual_seed(scene.number_for("matching"))
+        self.device: Final = self._weights[0].device
+        self.generator: Final = torch.Generator(self.device).manual_seed(scene.number_for("matching"))
         target = torch.from_numpy(scene.targets.pixels).to(self._weights[0])
         loss = functional.cross_entropy(network(target), torch.tensor([scene.wanted], device=self.device))
         self._wanted = self._gradient(loss, graph=False)

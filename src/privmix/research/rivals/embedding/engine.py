@@ -131,7 +131,7 @@ class EmbeddingSums:
         self._sums = {name: np.zeros((plan.num_classes, size), np.int64) for name, size in plan.map_sizes.items()}
         # In lattice steps: records count a whole one, those of persons what they weigh.
         self._sizes, self._one = np.zeros(plan.num_classes, np.int64), 2**plan.lattice_bits
-        self.records_at_once = max(1, min(MOST_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // sum(plan.map_sizes.values())))
+        self.records_at_once: int = max(1, min(MOST_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // sum(plan.map_sizes.values())))
 
     def __repr__(self) -> str:
         return "<EmbeddingSums>"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.fields import Number, Share, Whole
 from privmix.options import described, option
-from privmix.plans.design import Beside
+from privmix.plans.design import BOTH, Beside
 from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 
@@ -147,14 +147,16 @@ class EmbeddingDesign(SumDesign[E]):
     learner = "class-embeddings"
     file = "embeddings.safetensors"
     # Records are read once and in blocks: there is nothing to spread.
-    engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.research.rivals.embedding.engine:EmbeddingEngine")
+    engines: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        BOTH, "privmix.research.rivals.embedding.engine:EmbeddingEngine"
+    )
     released = "class embeddings"
     feature_map: ClassVar[str] = ""
     released_as = "privmix.research.rivals.embedding.released:ClassEmbeddings"
     row_law = "privmix.research.rivals.embedding.evidence:embedding_row_law"
     pure_noises = "privmix.research.rivals.embedding.audit:embedding_noises"
     beside_tests = "privmix.research.rivals.embedding.evidence:embedding_tests"
-    statements = (
+    statements: ClassVar[tuple[str, ...]] = (
         "The rows are samples of a generator fitted to the released sums; they add nothing to what the sums show.",
     )
     map_words: ClassVar[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,8 @@ class DrawnWeights:
         self._made_of = plan, units, key
         sampler = plan.sampler_for(units)
         assert isinstance(sampler, NormalWeights)
-        self.sampler, self._membership = sampler, SecretStreams.of_shared(key)
+        self.sampler: Final = sampler
+        self._membership = SecretStreams.of_shared(key)
 
     def __reduce__(self) -> tuple[type[DrawnWeights], tuple[GaussianMixingPlan, int, bytes]]:
         return DrawnWeights, self._made_of

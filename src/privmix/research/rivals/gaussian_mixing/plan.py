@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
@@ -15,7 +16,7 @@ from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of, t
 from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.options import described
-from privmix.plans.design import RowFacts
+from privmix.plans.design import BOTH, RowFacts
 from privmix.plans.registry import register
 from privmix.plans.rows import NoisyLabels, ReleasePlan
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
@@ -135,13 +136,13 @@ class GaussianMixing(NoisyLabels):
     words = "each row is a sum of all records with normal weights"
     draws = "each row takes all records, each with a random weight from N(0, 1)"
     averages = False
-    engines: ClassVar = dict.fromkeys(
-        ("local", "ray"), "privmix.research.rivals.gaussian_mixing.engine:GaussianMixingEngine"
+    engines: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        BOTH, "privmix.research.rivals.gaussian_mixing.engine:GaussianMixingEngine"
     )
     moved = "privmix.research.rivals.gaussian_mixing.audit:gaussian_mixing_moved"
-    plan_type = GaussianMixingPlan
+    plan_type: ClassVar[type[ReleasePlan]] = GaussianMixingPlan
     lost = "Rows hold means of products of features and labels, and nothing beyond them."
-    statements = (
+    statements: ClassVar[tuple[str, ...]] = (
         "Rows are priced by what one record can change in their covariance, for the worst dataset: noise alone hides a "
         "record, and other records hide nothing of it.",
     )

@@ -18,7 +18,9 @@ class Network(nn.Module):
 
     def __init__(self, body: nn.Module, width: int, classes: int) -> None:
         super().__init__()
-        self.body, self.head, self.classes = body, nn.Linear(width, classes), classes
+        self.body: nn.Module = body
+        self.head: nn.Linear = nn.Linear(width, classes)
+        self.classes: Final = classes
 
     def forward(self, pixels: Tensor) -> Tensor:
         logits: Tensor = self.head(self.body(pixels))

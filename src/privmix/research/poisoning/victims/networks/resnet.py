@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -19,7 +19,8 @@ class ResNetBlock(nn.Module):
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
-        self.first, self.second = _normed(before, after, 3, stride), _normed(after, after, 3)
+        self.first: Final = _normed(before, after, 3, stride)
+        self.second: Final = _normed(after, after, 3)
         same = before == after and stride == 1
         self.shortcut: nn.Module = nn.Identity() if same else _normed(before, after, 1, stride)
 
