@@ -37,6 +37,7 @@ IMAGES = FormData(
 )
 PERSONS = replace(TABLE, unit="person", person="id", ledger="ledger.db", dataset="visits")
 AUTO = replace(TABLE, design="auto", attainable="85")
+UNEVEN = replace(AUTO, shares="88, 12")
 
 
 @dataclass(frozen=True)

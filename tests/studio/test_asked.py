@@ -20,7 +20,7 @@ from privmix.studio import pages
 from privmix.studio.asked import Column, FormData, problems_of
 from privmix.studio.order import Order
 from tests.cli.helpers import privmix as command_line
-from tests.studio.helpers import AUTO, IMAGES, PERSONS, TABLE, form_of, visits
+from tests.studio.helpers import AUTO, IMAGES, PERSONS, TABLE, UNEVEN, form_of, visits
 
 TEXTS = replace(TABLE, what="texts", columns=(), text_column="note")
 
@@ -51,6 +51,10 @@ def test_the_unit_starts_empty_and_must_be_chosen() -> None:
         ({"epsilon": "nan"}, "epsilon"),
         ({"delta": "1"}, "delta"),
         ({"attainable": "100"}, "attainable"),
+        ({"shares": "88"}, "shares"),
+        ({"shares": "88, 21"}, "shares"),
+        ({"shares": "many, few"}, "shares"),
+        ({"shares": "100, 0"}, "shares"),
         ({"unit": "person"}, "person"),
         ({"ledger": "l.db"}, "dataset"),
         ({"dataset": "d"}, "ledger"),
@@ -108,7 +112,9 @@ def said(job: ReleaseJob) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "asked", [TABLE, IMAGES, PERSONS, AUTO, TEXTS], ids=["table", "images", "persons", "auto", "texts"]
+    "asked",
+    [TABLE, IMAGES, PERSONS, AUTO, UNEVEN, TEXTS],
+    ids=["table", "images", "persons", "auto", "uneven", "texts"],
 )
 def test_command_and_python_on_the_screen_are_what_runs(
     asked: FormData, jobs: list[ReleaseJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -150,10 +150,9 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
         if self.dry_run:
             return None
         label = self.as_columns().label
-        named = "" if label == "label" else f" --label-column {shlex.quote(label)}"
         learn, rows = (
             f"privmix fit {shlex.quote(str(self.out))} --out MODEL",
-            f"privmix sample {shlex.quote(str(self.out))} --out rows.csv{named}",
+            f"privmix sample {shlex.quote(str(self.out))} --out rows.csv --label-column {shlex.quote(label)}",
         )
         if self.goal == TABLE:
             return rows

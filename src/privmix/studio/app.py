@@ -135,13 +135,14 @@ class Studio:
 
     def _forecast(self, facts: DataFacts) -> dict[str, Any]:
         found, epsilon = self._forecasts.ask(facts), asking.number(self.asked, "epsilon")
-        # Guessing is right on one class in K at least, and what a simulation finds below that is noise.
+        # A simulated figure below guessing is noise.
         expected = between(found.curve, epsilon)
         return {
             "forecast": found,
             "epsilon": epsilon,
-            "expected": None if expected is None else max(expected, 1 / len(facts.classes)),
-            "chance": 1 / len(facts.classes),
+            "expected": None if expected is None else max(expected, facts.chance),
+            "chance": facts.chance,
+            "always": max(facts.shares, default=None),
             "attainable": facts.attainable,
         }
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
+from privmix.data.source import resolve_classes
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.jobs.columns import class_list
 
 TABLE, IMAGES, TEXTS = "table", "images", "texts"
 KINDS: Final = {
@@ -29,6 +31,8 @@ HOLDS: Final = {
 }
 _LONGEST: Final = 4000
 _MOST_COLUMNS: Final = 500
+# Shares of classes may miss 1 by this much.
+_ROUNDED: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class FormData:
     delta: str = "1e-5"
     design: str = MOMENTS
     attainable: str = "90"
+    shares: str = ""
     ledger: str = ""
     dataset: str = ""
     out: str = ""
@@ -124,6 +129,20 @@ def whole(asked: FormData, field: str, low: int, high: int | None = None) -> int
     return check_integer(field, int(text) if text.isascii() and text.isdigit() else text, low=low, high=high)
 
 
+def shares_asked(asked: FormData) -> tuple[float, ...]:
+    """Return public shares of the classes, given in percent; empty where none are. Raise InvalidInput otherwise."""
+    if not asked.shares:
+        return ()
+    try:
+        found = tuple(float(text) / 100 for text in asked.shares.replace("%", " ").replace(",", " ").split())
+    except ValueError:
+        found = ()
+    right = all(one > 0 for one in found) and abs(sum(found) - 1) <= _ROUNDED
+    if not right or len(found) != len(resolve_classes(class_list(asked.classes))):
+        raise InvalidInput("shares", asked.shares, "a number above 0 for each class that add up to 100, as 88, 12")
+    return found
+
+
 def problems_of(asked: FormData) -> list[Problem]:
     """List missing fields and texts that are not numbers. The planner checks everything else."""
     found = [Problem(field, words) for field, words in _needed(asked) if not getattr(asked, field)]
@@ -133,6 +152,7 @@ def problems_of(asked: FormData) -> list[Problem]:
         "epsilon": lambda: number(asked, "epsilon", low=0, low_open=True, high=100),
         "delta": lambda: number(asked, "delta", low=0, low_open=True, high=0.01),
         "attainable": lambda: number(asked, "attainable", low=0, low_open=True, high=100, high_open=True),
+        "shares": lambda: shares_asked(asked),
     }
     if asked.what == IMAGES:
         numbers["image_size"] = lambda: whole(asked, "image_size", 4, 512)
@@ -159,6 +179,7 @@ NAMES: Final = {
     "epsilon": "Epsilon",
     "delta": "Delta",
     "attainable": "Accuracy without privacy",
+    "shares": "Shares of the classes",
     "ledger": "Ledger file",
     "dataset": "Dataset name in the ledger",
     "out": "Folder to create",

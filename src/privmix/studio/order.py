@@ -15,7 +15,7 @@ from privmix.errors import Caution, InvalidInput
 from privmix.jobs.columns import Columns
 from privmix.jobs.release_folder import Release
 from privmix.progress import Progress, silent
-from privmix.studio.asked import AUTO, HOLDS, IMAGES, PERSON, TABLE, TEXTS, FormData, number, whole
+from privmix.studio.asked import AUTO, HOLDS, IMAGES, PERSON, TABLE, TEXTS, FormData, number, shares_asked, whole
 
 _FLAGS: Final[dict[str, str]] = {
     item.name: item.metadata["flag"] for item in fields(Columns) if "flag" in item.metadata
@@ -56,7 +56,9 @@ class Order:
             "delta": number(asked, "delta"),
         }
         if asked.design == AUTO:
-            found["assume"] = f"attainable={number(asked, 'attainable') / 100:g}"
+            expected = f"{number(asked, 'attainable') / 100:g}"
+            shares = "|".join(f"{one:g}" for one in shares_asked(asked))
+            found["assume"] = f"class_shares={shares},auc={expected}" if shares else f"attainable={expected}"
         if asked.ledger:
             found |= {"ledger": f"sqlite:///{asked.ledger}", "dataset": asked.dataset}
         found["out"] = asked.out

@@ -39,6 +39,7 @@ from privmix.studio.asked import (
     Unready,
     number,
     problems_of,
+    shares_asked,
     whole,
     words_of,
 )
@@ -54,7 +55,7 @@ class DataFacts:
     """Public facts of the data, as declared; equal facts have equal forecasts."""
 
     # records: number of records or persons; features: the extractor by name; auto: the planner chooses among all
-    # designs, for epsilon (None: a design was chosen); attainable: accuracy expected without privacy.
+    # designs, for epsilon (None: a design was chosen). attainable: accuracy without privacy, with shares the AUC.
 
     records: int
     dim: int
@@ -64,6 +65,12 @@ class DataFacts:
     delta: float
     attainable: float
     epsilon: float | None = None
+    shares: tuple[float, ...] = ()
+
+    @property
+    def chance(self) -> float:
+        """The figure that guessing reaches."""
+        return 0.5 if self.shares else 1 / len(self.classes)
 
     @property
     def config(self) -> ReleaseConfig:
@@ -116,6 +123,7 @@ def facts_of(asked: FormData) -> DataFacts:
             delta=number(asked, "delta"),
             attainable=number(asked, "attainable") / 100,
             epsilon=number(asked, "epsilon") if asked.design == AUTO else None,
+            shares=shares_asked(asked),
         )
     except InvalidInput as error:
         raise Unready([words_of(error)]) from None
@@ -254,10 +262,10 @@ class Forecasts:
 
 
 def forecast_of(facts: DataFacts, tell: Callable[[RunningForecast], None]) -> RunningForecast:
-    """Predict accuracy against epsilon. After each step it calls `tell`, whose exceptions end the work."""
-    model, words = declared_model(
-        facts.config, Assumptions(attainable=facts.attainable), parse_features(facts.features)
-    )
+    """Predict accuracy or AUC against epsilon. After each step it calls `tell`, whose exceptions end the work."""
+    uneven = {"class_shares": facts.shares, "auc": facts.attainable}
+    assumed = Assumptions(**uneven) if facts.shares else Assumptions(attainable=facts.attainable)
+    model, words = declared_model(facts.config, assumed, parse_features(facts.features))
     found = RunningForecast()
     if facts.epsilon is not None:
 
@@ -280,7 +288,7 @@ def forecast_of(facts: DataFacts, tell: Callable[[RunningForecast], None]) -> Ru
     for epsilon in EPSILONS:
         try:
             plan = facts.config.calibrate(epsilon, facts.delta)
-            curve = {**found.curve, epsilon: predict_accuracy(plan, model, draws=1).accuracy}
+            curve = {**found.curve, epsilon: predict_accuracy(plan, model, draws=1).counted}
         except InvalidInput:
             curve = found.curve
         found = replace(found, curve=curve, done=found.done + 1)
