@@ -193,8 +193,8 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
 class VerifiedFolder:
     """Results of the checks before rows are read."""
 
-    # cost: recomputed; shards: entries of the certificate, in order; carried: the extractor's arrays; beside: arrays
-    # released in addition to rows, which the card is about; ended: a statement of the end of its sealed key, or None.
+    # `cost` is recomputed, `shards` are entries of the certificate in order. `carried` are the extractor's arrays,
+    # `beside` released arrays other than rows. `ended` states the end of its sealed key, or is None.
 
     certificate: Certificate
     plan: Plan
