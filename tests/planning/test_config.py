@@ -36,7 +36,7 @@ def degree(made: ReleaseConfig, epsilon: float = EPSILON, delta: float = DELTA) 
 def test_the_plan_is_that_of_the_number(kind: type[Design[Any]]) -> None:
     """Every design with a mixup degree leaves it to theory by default, and plans as if the number had been given."""
     made = config(kind.name)
-    assert made.design.left_to_theory
+    assert made.design.largest_degree(made) is not None
     plan: Any = made.calibrate(EPSILON, DELTA)
     assert plan.mixup_degree == degree_by_theory(made, made.design, EPSILON, DELTA)
     assert plan == config(kind.name, mixup_degree=plan.mixup_degree).calibrate(EPSILON, DELTA)
@@ -110,7 +110,7 @@ def test_there_is_no_degree_without_a_target() -> None:
     assert config(mixup_degree=8).with_noise(1.0).mixup_degree == 8  # type: ignore[attr-defined]
     # The relation shows without one, and full batches have no degree to choose.
     assert config().draft().adjacency is config(mixup_degree=8).with_noise(1.0).adjacency
-    assert not config(Classwise(full_batch=True)).design.left_to_theory
+    assert Classwise(full_batch=True).largest_degree(config()) is None
     assert config(Classwise(full_batch=True)).with_noise(1.0).mixup_degree == RECORDS // 3  # type: ignore[attr-defined]
 
 

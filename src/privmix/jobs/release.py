@@ -250,7 +250,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                     config = table.config if self.rows is None else replace(table.config, rows=self.rows)
                 elif self.given_design is None:
                     chosen, config = self._chosen(config, progress)
-                plan, by_theory = self._calibrated(config), config.design.left_to_theory
+                plan, by_theory = self._calibrated(config), config.design.largest_degree(config) is not None
         if made is not None or self.given_design is None:
             # Moments need no cluster, and a user who lets the planner choose does not choose against it.
             engine = engine if engine in made_by(plan).engines else "local"

@@ -202,8 +202,7 @@ def labels() -> dict[str, str]:
 def counted_error(name: str, accuracy: float, *, before: bool = False) -> float:
     """Return the predicted error plus the margin of the candidate's design (``before``: that of earlier builds)."""
     kind = next(design for design in all_designs() if name in design.labels)
-    former = kind.margin if kind.margin_before is None else kind.margin_before
-    return (1 - accuracy) / (1 - (former if before else kind.margin))
+    return (1 - accuracy) / (1 - kind.margins[before])
 
 
 def is_model_words(words: str) -> bool:

@@ -31,7 +31,7 @@ def degree_by_theory(setting: Setting, design: Design[Any], epsilon: float, delt
     # The theory is of rows that average independent draws; its best degree grows with n / sqrt(T), for any features.
     # Designs that draw otherwise take the same number, for at most half of those who may join a row. With Laplace noise
     # and delta 0: the power of two with the least noise relative to the variation of rows, at the design's own price.
-    rows, largest = setting.rows or setting.records, design.largest_degree(setting)
+    rows, largest = setting.rows or setting.records, design.largest_degree(setting) or setting.records
     if design.pure and delta == 0:
         powers = [2**power for power in range(largest.bit_length())]
         best: int = min(powers, key=lambda degree: _pure(setting, design, degree, epsilon))
@@ -139,14 +139,14 @@ class ReleaseConfig(Setting):
 
     def resolved(self, epsilon: float, delta: float) -> ReleaseConfig:
         """Return the same with a number for a mixup degree that is left to theory (``"auto"``). Reads no data."""
-        if not self.design.left_to_theory:
+        if self.design.largest_degree(self) is None:
             return self
         check_target(epsilon, delta, pure=self.design.pure and delta == 0)
         return self._of_degree(degree_by_theory(self, self.design, epsilon, delta))
 
     def draft(self) -> Plan:
         """Return a plan with some noise, and degree 1 where theory chooses: for facts that depend on neither."""
-        return (self._of_degree(1) if self.design.left_to_theory else self).with_noise(1.0)
+        return (self if self.design.largest_degree(self) is None else self._of_degree(1)).with_noise(1.0)
 
     def _of_degree(self, degree: int) -> ReleaseConfig:
         design: Any = self.design

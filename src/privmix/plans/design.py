@@ -22,15 +22,6 @@ class Beside:
     rows: int
 
 
-@dataclass(frozen=True)
-class RowFacts:
-    """Facts of rows for learners: their divisor, and the standard deviation of the noise in their entries."""
-
-    mixup_degree: float = 1.0
-    noise_std_x: float = 0.0
-    noise_std_y: float = 0.0
-
-
 P = TypeVar("P", bound=BasePlan)
 BOTH: Final = ("local", "ray")
 
@@ -45,57 +36,58 @@ class Design(Checked, ABC, Generic[P]):
 
     Attributes:
         name: in settings, plans and certificates.
-        words: what a row is, for the data card.
-        draws: how members of a row are drawn, for the assessment.
-        labels: the planner's names of its candidates; empty where the planner does not try it.
-        learner: name of the best learner.
         plan_type: class of its plans.
-        mixes_all_classes: whether rows mix all classes in the proportions of the records.
         engines: where each engine for its plans is, by option name.
-        margin: the planner takes it only where the predicted error is less by this share: what its forecast leaves out.
-        margin_before: that of earlier builds, whose choices are on record; None where it was the same.
-        fixed_size: whether all rows hold the same number of records, which then must be drawn from the real number.
         persons: whether its engine takes each person's records as one contribution; not inherited.
-        lost: what the released form does not keep, for the assessment.
-        statements: further sentences of the certificate.
+        fixed_size: whether all rows hold the same number of records, which then must be drawn from the real number.
         in_series: whether its releases are steps of a series, which keeps one key for all of them.
-        released: what is released in addition to rows; empty where there is nothing else.
+        mixes_all_classes: whether rows mix all classes in the proportions of the records.
+        learner: name of the best learner.
         released_as: class for learners (:class:`privmix.publication.second_moments.Released`); empty: the arrays.
         row_law: of :data:`privmix.audits.evidence.ROW_LAW`, the tests of rows.
+        beside_tests: of :data:`privmix.audits.evidence.BESIDE_TESTS`, the tests of arrays in addition to rows.
         worst_case: of :data:`privmix.audits.worst_case.WORST_CASE`, its own worst pair of neighbours: an attack on
             other rows would find nothing, and look like a proof.
         pure_noises: of :data:`privmix.audits.empty_runs.NOISES`, which draws its noises alone.
         moved: of :data:`privmix.audits.sensitivity.MOVED`, which measures how far a record moves its queries.
-        beside_tests: of :data:`privmix.audits.evidence.BESIDE_TESTS`, the tests of arrays in addition to rows.
+        labels: the planner's names of its candidates; empty where the planner does not try it.
+        margins: the planner takes it only where the predicted error is less by the first share: what its forecast
+            leaves out. The second is that of earlier builds, whose choices are on record.
+        words: what a row is, for the data card.
+        draws: how members of a row are drawn, for the assessment.
+        lost: what the released form does not keep, for the assessment.
+        released: what is released in addition to rows; empty where there is nothing else.
+        statements: further sentences of the certificate.
     """
 
+    # Plan, engine, learner and audits
     name: ClassVar[str]
-    words: ClassVar[str] = ""
-    draws: ClassVar[str] = ""
-    labels: ClassVar[Mapping[str, str]] = {}
-    learner: ClassVar[str] = "noise-aware-ridge"
     plan_type: ClassVar[type[BasePlan]]
-    mixes_all_classes: ClassVar[bool] = True
     engines: ClassVar[Mapping[str, str]] = {}
-    margin: ClassVar[float] = 0.0
-    margin_before: ClassVar[float | None] = None
-    fixed_size: ClassVar[bool] = False
     persons: ClassVar[bool] = False
-    lost: ClassVar[str] = ""
-    statements: ClassVar[tuple[str, ...]] = ()
+    fixed_size: ClassVar[bool] = False
     in_series: ClassVar[bool] = False
-    released: ClassVar[str] = ""
+    mixes_all_classes: ClassVar[bool] = True
+    learner: ClassVar[str] = "noise-aware-ridge"
     released_as: ClassVar[str] = ""
     row_law: ClassVar[str] = ""
     beside_tests: ClassVar[str] = ""
     worst_case: ClassVar[str] = ""
     pure_noises: ClassVar[str] = ""
     moved: ClassVar[str] = ""
+    # Planner
+    labels: ClassVar[Mapping[str, str]] = {}
+    margins: ClassVar[tuple[float, float]] = (0.0, 0.0)
+    # Texts
+    words: ClassVar[str] = ""
+    draws: ClassVar[str] = ""
+    lost: ClassVar[str] = ""
+    released: ClassVar[str] = ""
+    statements: ClassVar[tuple[str, ...]] = ()
 
-    @property
-    def weighs_persons(self) -> bool:
-        """Whether a person with up to K records counts in proportion to them, as in sums; else K plays no part."""
-        return True
+    @classmethod
+    def options(cls) -> tuple[Field[Any], ...]:
+        return fields(cls)
 
     @abstractmethod
     def check(self, setting: Setting) -> None:
@@ -111,13 +103,9 @@ class Design(Checked, ABC, Generic[P]):
         return "private"
 
     @property
-    def left_to_theory(self) -> bool:
-        """Whether its mixup degree is to be chosen by theory, once there is a target."""
-        return False
-
-    def largest_degree(self, setting: Setting) -> int:
-        """Return the largest mixup degree for theory to choose."""
-        return setting.records
+    def weighs_persons(self) -> bool:
+        """Whether a person with up to K records counts in proportion to them, as in sums; else K plays no part."""
+        return True
 
     @property
     def pure(self) -> bool:
@@ -128,6 +116,13 @@ class Design(Checked, ABC, Generic[P]):
     def other_adjacency(self) -> Adjacency | None:
         """A second relation under which the price of its plans' event is proven, if there is one."""
         return None
+
+    @classmethod
+    def beside(cls, plan: P) -> Beside | None:
+        """Return the file that is released in addition to the rows."""
+        return None
+
+    # Planner
 
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Design[P]]]:
@@ -144,6 +139,10 @@ class Design(Checked, ABC, Generic[P]):
         """Whether the planner leaves the number of rows to the design."""
         return False
 
+    def largest_degree(self, setting: Setting) -> int | None:
+        """Return the largest mixup degree for theory to choose, once there is a target; None: it chooses none."""
+        return None
+
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """Return the options that the planner chooses, for its record."""
@@ -158,15 +157,7 @@ class Design(Checked, ABC, Generic[P]):
     def forecast(cls, plan: P, assumed: AssumedRecords) -> MomentForecast:
         """Forecast for learners of the release."""
 
-    @classmethod
-    def beside(cls, plan: P) -> Beside | None:
-        """Return the file that is released in addition to the rows."""
-        return None
-
-    @classmethod
-    def row_facts(cls, plan: P) -> RowFacts:
-        """Facts of the rows for learners; by default rows are single records without noise."""
-        return RowFacts()
+    # Texts
 
     @classmethod
     @abstractmethod
@@ -187,7 +178,3 @@ class Design(Checked, ABC, Generic[P]):
     @abstractmethod
     def shown(cls, plan: P) -> dict[str, str]:
         """Return the plan's own fields for people."""
-
-    @classmethod
-    def options(cls) -> tuple[Field[Any], ...]:
-        return fields(cls)

@@ -16,7 +16,7 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Choice, Number, PlainCount, used
 from privmix.mechanisms.sampling import DirichletWeights, Sampler
 from privmix.options import described, option
-from privmix.plans.design import Design, RowFacts
+from privmix.plans.design import Design
 from privmix.plans.plan import BasePlan
 from privmix.plans.registry import check_weights, design_named
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
@@ -235,10 +235,6 @@ class RowDesign(Design[ReleasePlan]):
             _check_degree(self.mixup_degree)
 
     @property
-    def left_to_theory(self) -> bool:
-        return self.mixup_degree == AUTO
-
-    @property
     def weighs_persons(self) -> bool:
         return bool(getattr(self, "person_mean", False))
 
@@ -249,8 +245,10 @@ class RowDesign(Design[ReleasePlan]):
             raise InvalidInput("mixup_degree", self.mixup_degree, "a number, where there is no target to choose it by")
         return self.mixup_degree
 
-    def largest_degree(self, setting: Setting) -> int:
-        """Return the largest mixup degree for theory: beyond half of those who may join it, rows hardly vary."""
+    def largest_degree(self, setting: Setting) -> int | None:
+        if self.mixup_degree != AUTO:
+            return None
+        # Beyond half of those who may join it, rows hardly vary.
         return max(1, math.floor(1 / (2 * replace(self, mixup_degree=1).rate(setting))))
 
     def check(self, setting: Setting) -> None:
@@ -349,10 +347,6 @@ class RowDesign(Design[ReleasePlan]):
     def amplified(cls, plan: ReleasePlan) -> float:
         """How many times larger than among records the scatter between classes is among rows."""
         return 1.0
-
-    @classmethod
-    def row_facts(cls, plan: ReleasePlan) -> RowFacts:
-        return RowFacts(plan.mixup_degree, plan.noise_std_x, plan.noise_std_y)
 
     @classmethod
     def mechanism(cls, plan: ReleasePlan, multiplier: str) -> str:

@@ -31,6 +31,7 @@ from privmix.held_folders import HeldFolder
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
+from privmix.plans.rows import ReleasePlan
 from privmix.private_files import PrivateFolder
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import from_arrays, to_arrays
@@ -346,14 +347,13 @@ def assemble(
     carried: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> ReleasedDataset:
     """Put released arrays and their public facts together."""
-    rows = made_by(plan).row_facts(plan)
     return ReleasedDataset(
         x=x,
         y=y,
         design=plan.design,
-        mixup_degree=rows.mixup_degree,
-        noise_std_x=rows.noise_std_x,
-        noise_std_y=rows.noise_std_y,
+        mixup_degree=plan.mixup_degree if isinstance(plan, ReleasePlan) else 1.0,
+        noise_std_x=plan.noise_std.get("x", 0.0),
+        noise_std_y=plan.noise_std.get("y", 0.0),
         label_offset=plan.label_offset,
         classes=plan.classes,
         transform=RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm),

@@ -49,9 +49,8 @@ class Classwise(RowDesign):
     def weighs_persons(self) -> bool:
         return self.full_batch
 
-    @property
-    def left_to_theory(self) -> bool:
-        return super().left_to_theory and not self.full_batch
+    def largest_degree(self, setting: Setting) -> int | None:
+        return None if self.full_batch else super().largest_degree(setting)
 
     def check(self, setting: Setting) -> None:
         if not self.full_batch:

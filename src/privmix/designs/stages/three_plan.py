@@ -111,7 +111,7 @@ class ThreeStage(TwoStage):
     draws = "second moments, then the scatter within classes, then that of each class, of all records"
     labels: ClassVar[Mapping[str, str]] = {"three-stage": "moments in three stages"}
     # The forecast gain of shapes already excludes an error: the margin of two stages is enough.
-    margin_before: ClassVar[float | None] = 0.1
+    margins: ClassVar[tuple[float, float]] = (0.05, 0.1)
     learner = "three-stage"
     stages = "three"
     plan_type: ClassVar[type[TwoStagePlan]] = ThreeStagePlan

@@ -16,7 +16,7 @@ from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of, t
 from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.options import described
-from privmix.plans.design import BOTH, RowFacts
+from privmix.plans.design import BOTH
 from privmix.plans.registry import register
 from privmix.plans.rows import NoisyLabels, ReleasePlan
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
@@ -190,10 +190,6 @@ class GaussianMixing(NoisyLabels):
     def divisor(cls, plan: ReleasePlan) -> float:
         """sqrt(n): rows then vary as records do."""
         return math.sqrt(plan.records)
-
-    @classmethod
-    def row_facts(cls, plan: ReleasePlan) -> RowFacts:
-        return RowFacts(1.0, plan.noise_std_x, plan.noise_std_y)
 
     @classmethod
     def label_counts(
