@@ -217,6 +217,25 @@ def test_numbers_for_rows_are_declared_in_intervals() -> None:
     assert "ill" not in found
 
 
+def test_whole_numbers_follow_from_a_schema_and_have_whole_intervals() -> None:
+    frame = pandas.DataFrame({"age": [1, 2], "dose": [1.5, 2], "day": ["2024-01-01"] * 2, "ill": ["a", "b"]})
+    frame.to_parquet("d.parquet")
+    frame.to_csv("d.csv", index=False)
+    said: dict[str, Any] = {"label": "ill", "date": {"day": ("2024-01-01", "2024-12-31")}}
+    number = {"age": (0, 110, 12), "dose": (0, 80)}
+    typed, untyped = (pm.spec(f"d.{ending}", **said, number=number) for ending in ("parquet", "csv"))
+    whole = {"bins": [9, 18, 28, 37, 46, 55, 64, 73, 82, 92, 101], "range": [0, 110], "integer": True}
+    assert typed.columns == {**untyped.columns, "age": whole}
+    assert "integer" not in untyped.columns["age"]
+    assert pm.spec("d.csv", **said, number=number, integer="age").columns == typed.columns
+    # Bounds that are not whole say that numbers need not be.
+    assert pm.spec("d.parquet", **said, number={"age": (0, 1.5), "dose": (0, 1)}).columns["age"] == {"range": [0, 1.5]}
+    assert pm.spec("d.parquet", label="ill", ignore="age,dose,day").columns["age"] == {"ignore": True}
+    # Options that would bring rows closer, to be copied.
+    assert "dose=0:80:10" in repr(typed)
+    assert "day" in typed.hints[1]
+
+
 def test_files_that_are_there_and_places_that_are_handed_on() -> None:
     visits().to_csv("d.csv", index=False)
     line = ["spec", "d.csv", "--label-column", "ill", "--out"]

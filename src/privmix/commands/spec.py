@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from privmix.shown import Shown
 
 # Columns whose entries a summary shows.
 _MOST_SHOWN: Final = 40
+# Columns that a hint has an option for.
+_MOST_HINTS: Final = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,11 +50,9 @@ class TableSpec(Shown):
         """Entries of the columns, and what is left to do."""
         seen = {name: f"  ({words})" for name, words in self.seen.items()}
         listed = {name: _json(entry) + seen.get(name, "") for name, entry in [*self.columns.items()][:_MOST_SHOWN]}
-        ranges = [name for name, entry in self.columns.items() if "range" in entry and "bins" not in entry]
-        intervals = f"intervals keep more than mean and spread, as `number` {ranges[0]}=LOW:HIGH:12" if ranges else ""
         more = {
             "further columns": len(self.columns) - len(listed),
-            "to sample rows": intervals,
+            "to sample rows": "; ".join(self.hints),
             "left out, since they have no unique name": ", ".join(self.nameless),
             "still to be declared": ", ".join(self.undeclared),
             "warnings": "; ".join(self.warnings),
@@ -59,6 +60,16 @@ class TableSpec(Shown):
         }
         title = f"Specification of {len(self.columns)} columns"
         return title, {**listed, **{name: value for name, value in more.items() if value}}
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Return options that bring rows of a release closer to the table, by the entries alone."""
+        ranges = [(name, *one["range"]) for name, one in self.columns.items() if "range" in one and "bins" not in one]
+        shown = (f"{name}={low}:{high}:{_intervals(low, high)}" for name, low, high in ranges[:_MOST_HINTS])
+        options = " ".join(f"`number` {shlex.quote(text)}" for text in shown)
+        days = [name for name, entry in self.columns.items() if "date" in entry and "parts" not in entry]
+        found = [f"intervals keep more than mean and spread, as {options}"] if ranges else []
+        return (*found, *([f'"parts": ["year", "month"] keep more of {", ".join(days)}'] if days else []))
 
     @property
     def undeclared(self) -> tuple[str, ...]:
@@ -127,7 +138,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
 
     def run(self, progress: Progress) -> TableSpec:
         from privmix.data.columns import is_usable, no_column, place_of
-        from privmix.data.header import columns_of
+        from privmix.data.header import WHOLE, columns_of
         from privmix.features.table_cells import token_of
         from privmix.jobs import table_words as words
 
@@ -148,7 +159,8 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
             if header is not None and name not in header:
                 raise no_column(field, name, list(header), "a column of the header")
         known = None if header is None else [name for name in header if name not in apart and is_usable(name)]
-        entries = words.entries_of(self, known, apart)
+        whole = [name for name, kind in (header or {}).items() if kind == WHOLE]
+        entries = words.entries_of(self, known, apart, whole)
         if known is None and self.look:
             keys = [name for name in words.keys_of(self.data, declared, self.split) if name not in apart]
             known = [*entries, *(name for name in keys if name not in entries)]
@@ -192,6 +204,11 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
 
 
 spec: Final = function(Spec)
+
+
+def _intervals(low: float, high: float) -> int:
+    """How many intervals to propose: the most up to 12 that have whole edges, or 12."""
+    return next((count for count in range(12, 7, -1) if ((high - low) / count).is_integer()), 12)
 
 
 def _warnings(headers: int, looked: bool) -> tuple[str, ...]:

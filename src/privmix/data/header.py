@@ -21,6 +21,7 @@ from privmix.data.remote import is_remote, local_path
 from privmix.errors import InvalidInput, StorageError
 
 NUMBER: Final = "number"
+WHOLE: Final = "whole number"
 BOOLEAN: Final = "boolean"
 DATE: Final = "date"
 TEXT: Final = "text"
@@ -30,7 +31,7 @@ UNKNOWN: Final = ""
 def columns_of(
     data: Any, dialect: Dialect | None = None, split: str = "train", values: Sequence[str] = ()
 ) -> Mapping[str, str] | None:
-    """Column names of a table -> "number", "boolean", "date", "text" or "" if undeclared; None for JSON lines.
+    """Names of a table's columns -> kind, one of those above ("" if undeclared); None for JSON lines.
 
     Formal guarantees:
         - Unread: of a CSV file only the header line, of Parquet and Arrow only the schema, of a frame in memory only
@@ -72,6 +73,8 @@ def _declared(kind: Any) -> str:
         kind = kind.value_type
     if pa.types.is_boolean(kind):
         return BOOLEAN
+    if pa.types.is_integer(kind):
+        return WHOLE
     if is_number(kind) or pa.types.is_decimal(kind):
         return NUMBER
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):

@@ -9,7 +9,7 @@ import numpy as np
 
 from privmix import data as readers
 from privmix.data.columns import no_column
-from privmix.data.header import BOOLEAN, DATE, NUMBER, TEXT
+from privmix.data.header import BOOLEAN, DATE, NUMBER, TEXT, WHOLE
 from privmix.data.jsonl import JsonlSource
 from privmix.errors import InvalidInput
 from privmix.features.table_cells import INDICATOR
@@ -24,6 +24,7 @@ _MOST_INTERVALS: Final = 100
 # Placeholders in a draft for columns without an option, by what a schema declares.
 HINTS: Final = {
     NUMBER: "a number: range or bins; or ignore",
+    WHOLE: "a whole number: range or bins; or ignore",
     BOOLEAN: "boolean; or ignore",
     DATE: "date; or ignore",
     TEXT: "a text: categories, ordinal, boolean or date; or ignore",
@@ -44,8 +45,10 @@ def _texts(given: Any) -> list[str]:
     return [str(one).strip() for one in given or ()]
 
 
-def entries_of(asked: SpecOptions, known: list[str] | None, apart: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """Return the entries that the owner gives."""
+def entries_of(
+    asked: SpecOptions, known: list[str] | None, apart: tuple[str, ...], whole: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Return the entries that the owner gives; `whole`: columns of whole numbers by the table's schema."""
     gone = missing_texts(asked.missing, known)
 
     def absent(name: str, single: bool) -> dict[str, Any]:
@@ -73,10 +76,19 @@ def entries_of(asked: SpecOptions, known: list[str] | None, apart: tuple[str, ..
             if known is not None and name not in known:
                 raise no_column(field, name, known, "a column of the data's header")
             found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
-    for name, _ in pairs("integer", asked.integer, known):
-        if not {"range", "bins"} & set(found.get(name, ())):
+    spaced = {name for name, _ in pairs("number", asked.number, known)}
+    said = [name for name, _ in pairs("integer", asked.integer, known)]
+    for name in (*said, *(name for name in whole if name not in said)):
+        entry = found.get(name, {})
+        if name in said and not {"range", "bins"} & set(entry):
             raise InvalidInput("integer", name, "a column declared with number or bins")
-        found[name]["integer"] = True
+        if name in spaced and "bins" in entry:
+            low, high = entry["range"]
+            entry["bins"] = sorted({edge for edge in map(round, entry["bins"]) if low < edge <= high})
+        # A schema of integers adds to entries with whole bounds alone.
+        bounds = (*entry.get("range", ()), *entry.get("bins", ()))
+        if name in said or (bounds and all(float(bound).is_integer() for bound in bounds)):
+            entry["integer"] = True
     for column in () if asked.look else gone:
         if column is not None and "ignore" in found.get(column, {"ignore": True}):
             raise InvalidInput("missing", column, "a declared column")
@@ -210,7 +222,9 @@ def looked_at(
     """Drafts of the columns from all records, and how many of these are no records but header lines."""
     source = _opened(data, names, declared, split)
     mark, other = declared.csv_said["decimal"] or ".", tokens.get(None, [])
-    looks = {name: Look(name, tokens.get(name, other), mark, number=hints.get(name) == NUMBER) for name in names}
+    looks = {
+        name: Look(name, tokens.get(name, other), mark, number=hints.get(name) in (NUMBER, WHOLE)) for name in names
+    }
     done = again = 0
     for part in source.inputs(_STEP):
         header = (part == np.array(names, dtype=object)).all(axis=1)
