@@ -36,6 +36,7 @@ import pandas as pd
 import common
 import privmix as pm
 from privmix.attacks.membership.scores import auc_interval
+from privmix.attacks.table_rows import likelihood_ratio
 from privmix.features.table_states import table_states
 from privmix.features.tabular import Tabular
 from privmix.jobs.quality import table_quality
@@ -198,20 +199,10 @@ def theirs(
 def attacked(model: TableModel, members: np.ndarray, others: np.ndarray) -> float:
     """AUC of telling private records by how much likelier the model makes them than its columns on their own."""
 
-    def score(rows: np.ndarray) -> np.ndarray:
-        logs = np.zeros((len(rows), len(model.weights)))
-        alone = np.zeros(len(rows))
-        for column, shares in enumerate(model.states):
-            at = np.minimum(rows[:, column], shares.shape[1] - 1)
-            logs += np.log(np.maximum(shares.T[at], 1e-12))
-            alone += np.log(np.maximum((model.weights @ shares)[at], 1e-12))
-        most = logs.max(axis=1, keepdims=True)
-        return np.log(np.exp(logs - most) @ model.weights) + most[:, 0] - alone
-
     # Records may lie in an order of their own: a random choice of each.
     generator, few = np.random.default_rng(0), min(len(members), len(others), 10_000)
     chosen = [part[generator.choice(len(part), few, replace=False)] for part in (members, others)]
-    return auc_interval(*map(score, chosen))[0]
+    return auc_interval(*(likelihood_ratio(model, part) for part in chosen))[0]
 
 
 def one_run(dataset: str, method: str, epsilon: float, seed: int, options: argparse.Namespace) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from privmix.progress import Progress
 from privmix.shown import Shown
 
 if TYPE_CHECKING:
+    from privmix.attacks.table_rows import RowAttacks
     from privmix.features.tabular import Tabular
     from privmix.jobs.quality import TableQuality
     from privmix.jobs.sampling import SampledTable
@@ -33,11 +34,13 @@ class TableEvaluation(Shown):
         quality: see :class:`privmix.jobs.quality.TableQuality`.
         records: how many real ones there are.
         rows: the rows that were compared.
+        attacks: see :class:`privmix.attacks.table_rows.RowAttacks`; None without a control.
     """
 
     quality: TableQuality
     records: int
     rows: SampledTable
+    attacks: RowAttacks | None = None
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Return the distances, and what trees learn."""
@@ -52,12 +55,15 @@ class TableEvaluation(Shown):
             "Cramer's V, mean error": f"{found.association:.4f}",
             "tree trained on the rows": _tree(found.tree),
             **({} if real is None else {"tree trained on real records": _tree(real)}),
+            **({} if self.attacks is None else self.attacks.shown()),
             "note": STATEMENT,
         }
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {**self.quality.to_dict(), "records": self.records, "rows": len(self.rows), "statement": STATEMENT}
+        attacks = {} if self.attacks is None else self.attacks.to_dict()
+        shared = {"records": self.records, "rows": len(self.rows), "statement": STATEMENT}
+        return {**self.quality.to_dict(), **attacks, **shared}
 
 
 def _tree(found: Any) -> str:
@@ -70,7 +76,8 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
     """Compare rows sampled from a release with real records.
 
     Reports the total variation of one, two and three columns, and a tree trained on the rows and tested on the
-    records. No guarantee covers these figures: keep them private.
+    records. With a control it attacks the rows: singling out, linking, inference and membership. No guarantee covers
+    these figures: keep them private.
 
     Raises:
         InvalidInput: the release is of no table or has no second moments, or the records have other columns or classes.
@@ -90,11 +97,13 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
     _: KW_ONLY
     split: str | None = option(None, "Split of the records. Default: train, or all data in memory.")
     person: str | None = field(default=None, init=False)
+    control: Any = option(None, "Records that are not in the release, for attacks.", in_python="Also frames.")
     records: int | None = option(None, "Number of rows to sample. Default: the release's record count.")
     seed: int = option(0, "Seed of the rows.")
 
     def run(self, progress: Progress) -> TableEvaluation:
         """Sample and compare."""
+        from privmix.attacks.table_rows import attack_rows
         from privmix.features.table_states import table_states
         from privmix.jobs.features import features_in_memory
         from privmix.jobs.models import open_for_model
@@ -107,15 +116,19 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         extractor, _ = checked_table(dataset, self.records, self.label, self.seed)
         facts = ReleaseFacts.of(dataset)
         # The real records first: what is wrong with them shows before the fit, which takes much longer.
-        opened = open_for_model(facts, extractor, self.data, self.split or "train", self.as_columns())
-        found = features_in_memory(opened.source, extractor, progress)
+        given = [self.data] if self.control is None else [self.data, self.control]
+        real = []
+        for one in given:
+            opened = open_for_model(facts, extractor, one, self.split or "train", self.as_columns())
+            found = features_in_memory(opened.source, extractor, progress)
+            real.append(np.column_stack([_places(found.features, extractor), found.labels]))
         rows = sampled(dataset, self.records, self.label, self.seed, progress=progress)
         states = table_states(extractor)
         sizes = [*(len(one.shares) for one in states), len(facts.classes)]
-        real = np.column_stack([_places(found.features, extractor), found.labels])
         made = np.column_stack([_places(_encoded(rows, extractor), extractor), _labels(rows, facts.classes)])
         names = [*(one.name for one in states), rows.label]
-        return TableEvaluation(table_quality(made, real, sizes, names), len(real), rows)
+        attacks = attack_rows(made, rows.model, *real, sizes, self.seed) if self.control is not None else None
+        return TableEvaluation(table_quality(made, real[0], sizes, names), len(real[0]), rows, attacks)
 
 
 evaluate_table: Final = function(EvaluateTable)

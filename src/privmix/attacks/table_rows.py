@@ -1,0 +1,198 @@
+"""Attacks on rows of a table: the three risks that data protection authorities name, and membership.
+
+Each attack guesses about records that are in the release and about as many others, the control. It shows a leak if it
+is right more often about the former: the rest is what rows teach about everyone (Giomi et al. 2023, who take singling
+out, linkability and inference from Opinion 05/2014 on anonymisation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from privmix.attacks.membership.scores import auc_interval
+from privmix.errors import InvalidInput
+from privmix.learning.table_model import TableModel
+
+Places = NDArray[np.int64]
+
+GUESSES: Final = 1000
+"""Guesses of each attack about records, and about the control."""
+
+LEAST_CONTROL: Final = 100
+# Rows that attacks search, records that membership is scored of, and nearest rows that count.
+_MOST_ROWS, _MOST_SCORED, _NEAREST = 50_000, 10_000, 10
+# Targets that are compared with all rows at once.
+_BLOCK: Final = 50
+_TINY: Final = 1e-12
+
+
+@dataclass(frozen=True)
+class RowAttack:
+    """Share of right guesses about released records, about the control, and by a ``naive`` guess without rows."""
+
+    name: str
+    guesses: int
+    released: float
+    control: float
+    naive: float
+
+    @property
+    def risk(self) -> float:
+        """Share of guesses that fail on the control and are right on released records; about 0 without a leak."""
+        return (self.released - self.control) / (1 - self.control) if self.control < 1 else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95% interval of the difference between released records and control (Newcombe 1998)."""
+        one, other = (_wilson(share, self.guesses) for share in (self.released, self.control))
+        low = math.hypot(self.released - one[0], other[1] - self.control)
+        high = math.hypot(one[1] - self.released, self.control - other[0])
+        gap = self.released - self.control
+        return gap - low, gap + high
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "risk": self.risk, "difference_interval_95": list(self.interval)}
+
+
+@dataclass(frozen=True)
+class RowAttacks:
+    """All attacks; ``membership`` is the AUC of telling released records from the control, with its 95% interval."""
+
+    attacks: tuple[RowAttack, ...]
+    membership: tuple[float, float, float]
+
+    def shown(self) -> Mapping[str, str]:
+        auc, low, high = self.membership
+        found = {
+            f"attack: {one.name}": f"right {100 * one.released:.1f}% of the time, on the control "
+            f"{100 * one.control:.1f}%, without rows {100 * one.naive:.1f}%; difference "
+            f"{100 * (one.released - one.control):+.1f} ({100 * one.interval[0]:+.1f} to {100 * one.interval[1]:+.1f})"
+            for one in self.attacks
+        }
+        return {**found, "attack: membership": f"AUC {auc:.3f} ({low:.3f} to {high:.3f}); guessing has 0.5"}
+
+    def to_dict(self) -> dict[str, Any]:
+        auc, low, high = self.membership
+        membership = {"auc": auc, "interval_95": [low, high]}
+        return {"attacks": [one.to_dict() for one in self.attacks], "membership": membership}
+
+
+def attack_rows(
+    rows: Places, model: TableModel, released: Places, control: Places, sizes: Sequence[int], seed: int = 0
+) -> RowAttacks:
+    """Attack rows (n, c) that ``model`` drew, with released and control records (m, c): states of columns.
+
+    Guarantees:
+        * Control: an attack guesses as often about the control as about released records, in the same way. The
+          difference is 0 in expectation where rows do not depend on released records.
+        * Silent: figures are shares of all guesses, and name no record.
+    """
+    few = min(len(released), len(control), _MOST_ROWS)
+    if few < LEAST_CONTROL:
+        raise InvalidInput("control", few, f"{LEAST_CONTROL} records at least, and as many in the data")
+    if rows.shape[1] < 2:
+        raise InvalidInput("columns", rows.shape[1], "two at least, to attack rows")
+    generator = np.random.default_rng(seed)
+    inside, outside = (part[generator.choice(len(part), few, replace=False)] for part in (released, control))
+    rows = rows[generator.choice(len(rows), min(len(rows), _MOST_ROWS), replace=False)]
+    found = [
+        _singling_out(rows, (inside, outside), generator),
+        _linking(rows, (inside, outside), generator),
+        _inferring(rows, (inside, outside), sizes, generator),
+    ]
+    scored = (likelihood_ratio(model, part[:_MOST_SCORED]) for part in (inside, outside))
+    return RowAttacks(tuple(found), auc_interval(*scored))
+
+
+def likelihood_ratio(model: TableModel, records: Places) -> NDArray[np.float64]:
+    """Return how much likelier the model makes records than their columns on their own, in logarithms."""
+    logs = np.zeros((len(records), len(model.weights)))
+    alone = np.zeros(len(records))
+    for column, shares in enumerate(model.states):
+        at = np.minimum(records[:, column], shares.shape[1] - 1)
+        logs += np.log(np.maximum(shares.T[at], _TINY))
+        alone += np.log(np.maximum((model.weights @ shares)[at], _TINY))
+    most = logs.max(axis=1, keepdims=True)
+    return np.asarray(np.log(np.exp(logs - most) @ model.weights) + most[:, 0] - alone)
+
+
+def _singling_out(rows: Places, groups: Sequence[Places], generator: np.random.Generator) -> RowAttack:
+    """Guess that a combination of values that one row has is of one record."""
+    guesses, right, naive = 0, np.zeros(len(groups)), 0
+    weights = generator.integers(2**63, size=rows.shape[1], dtype=np.uint64)
+    for _ in range(GUESSES):
+        columns = generator.permutation(rows.shape[1])[: generator.integers(1, rows.shape[1] + 1)]
+        # A hash of the values: combinations of many columns have no number of their own.
+        mine, *theirs = (part[:, columns].astype(np.uint64) @ weights[columns] for part in (rows, *groups))
+        values, counts = np.unique(mine, return_counts=True)
+        if not (alone := values[counts == 1]).size:
+            continue
+        guesses += 1
+        guess = generator.choice(alone)
+        right += [np.count_nonzero(part == guess) == 1 for part in theirs]
+        blind = np.array([generator.choice(rows[:, column]) for column in columns]).astype(np.uint64) @ weights[columns]
+        naive += int(np.count_nonzero(theirs[0] == blind) == 1)
+    return _shares("singling out", guesses, right, naive)
+
+
+def _linking(rows: Places, groups: Sequence[Places], generator: np.random.Generator) -> RowAttack:
+    """Guess that two halves of a record's columns belong together, by a row that is near to both."""
+    right, naive, guesses = np.zeros(len(groups)), 0.0, 0
+    for start in range(0, min(GUESSES, len(groups[0])), _BLOCK):
+        halves = np.array_split(generator.permutation(rows.shape[1]), 2)
+        for place, group in enumerate(groups):
+            one, other = (_nearest(rows, group[start : start + _BLOCK], half, generator) for half in halves)
+            right[place] += sum(bool(np.intersect1d(a, b).size) for a, b in zip(one, other, strict=True))
+        guesses += len(one)
+        naive += len(one) * (1 - (1 - one.shape[1] / len(rows)) ** one.shape[1])
+    return _shares("linking two halves of a record", guesses, right, naive)
+
+
+def _inferring(
+    rows: Places, groups: Sequence[Places], sizes: Sequence[int], generator: np.random.Generator
+) -> RowAttack:
+    """Guess a record's value in one column by the rows that are nearest in all others."""
+    right, naive, guesses = np.zeros(len(groups)), 0, 0
+    for turn, start in enumerate(range(0, min(GUESSES, len(groups[0])), _BLOCK)):
+        secret = turn % rows.shape[1]
+        known = np.delete(np.arange(rows.shape[1]), secret)
+        for place, group in enumerate(groups):
+            targets = group[start : start + _BLOCK]
+            near = rows[_nearest(rows, targets, known, generator), secret]
+            told = [np.bincount(one, minlength=sizes[secret]).argmax() for one in near]
+            right[place] += np.count_nonzero(targets[:, secret] == told)
+        guesses += len(targets)
+        usual = np.bincount(rows[:, secret]).argmax()
+        naive += np.count_nonzero(groups[0][start : start + _BLOCK, secret] == usual)
+    return _shares("inferring a column", guesses, right, naive)
+
+
+def _shares(name: str, guesses: int, right: NDArray[np.float64], naive: float) -> RowAttack:
+    released, control, blind = (float(one) / max(guesses, 1) for one in (*right, naive))
+    return RowAttack(name, guesses, released, control, blind)
+
+
+def _nearest(
+    rows: Places, targets: Places, columns: NDArray[np.int64], generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """(t, k) rows that differ from each target in the fewest columns; ties are broken at random."""
+    apart = generator.random((len(targets), len(rows)), np.float32)
+    for column in columns:
+        apart += targets[:, column, None] != rows[None, :, column]
+    count = min(_NEAREST, len(rows))
+    return np.argpartition(apart, count - 1, axis=1)[:, :count]
+
+
+def _wilson(share: float, guesses: int) -> tuple[float, float]:
+    """Return the 95% interval of a share (Wilson 1927)."""
+    square = float(norm.isf(0.025)) ** 2 / max(guesses, 1)
+    middle = (share + square / 2) / (1 + square)
+    half = math.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
+    return middle - half, middle + half

@@ -1,0 +1,72 @@
+"""Attacks on rows: a planted copy is found by each, and rows that depend on no record leak nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from privmix.attacks.table_rows import GUESSES, RowAttack, RowAttacks, attack_rows
+from privmix.learning.table_model import TableModel
+from tests.refusals import refuses
+
+SIZES = [5, 4, 6, 3, 5, 4, 2]
+
+
+def records(count: int, seed: int) -> NDArray[np.int64]:
+    """Draw records of one law, in which the last column follows the first one nine times in ten."""
+    rng = np.random.default_rng(seed)
+    found = np.column_stack([rng.integers(0, size, count) for size in SIZES])
+    found[:, -1] = np.where(rng.random(count) < 0.9, found[:, 0] % 2, 1 - found[:, 0] % 2)
+    return found
+
+
+def copied(rows: NDArray[np.int64]) -> TableModel:
+    """A model with a part for each row."""
+    states = tuple(np.eye(size)[rows[:, column]] for column, size in enumerate(SIZES))
+    return TableModel(np.full(len(rows), 1 / len(rows)), states, (), 1.0)
+
+
+def attacked(rows: NDArray[np.int64], released: NDArray[np.int64]) -> RowAttacks:
+    return attack_rows(rows, copied(rows[:2000]), released, records(2000, 2), SIZES)
+
+
+def test_copies_of_the_records_are_found_by_every_attack() -> None:
+    released = records(2000, 1)
+    found = attacked(released, released)
+    assert [one.name for one in found.attacks] == [
+        "singling out",
+        "linking two halves of a record",
+        "inferring a column",
+    ]
+    for one in found.attacks:
+        assert one.interval[0] > 0.05
+        assert one.risk > 0.05
+        assert one.released > one.naive + 0.05
+    assert found.membership[1] > 0.7
+
+
+def test_rows_that_depend_on_no_record_leak_nothing() -> None:
+    """Rates differ by less than 6.5 standard deviations of two shares, but with probability below 1e-9."""
+    found = attacked(records(2000, 3), records(2000, 1))
+    for one in found.attacks:
+        assert abs(one.released - one.control) < 6.5 * np.sqrt(0.5 / one.guesses)
+    assert abs(found.membership[0] - 0.5) < 6.5 * np.sqrt(1 / 6 / 2000)
+    # They teach about everyone: the control's last column is known from the first one.
+    _, _, inferring = found.attacks
+    assert inferring.control > inferring.naive
+
+
+def test_an_interval_holds_its_difference_and_shrinks_with_guesses() -> None:
+    few, many = (RowAttack("a", guesses, 0.3, 0.2, 0.1) for guesses in (100, 10_000))
+    for one in (few, many):
+        low, high = one.interval
+        assert low < 0.1 < high
+    assert np.ptp(many.interval) < np.ptp(few.interval) / 5
+    assert many.risk == pytest.approx(0.125)
+    assert RowAttack("a", GUESSES, 1.0, 1.0, 0.1).risk == 0
+
+
+def test_a_small_control_is_refused() -> None:
+    with refuses("control"):
+        attack_rows(records(500, 1), copied(records(500, 1)), records(500, 2), records(99, 3), SIZES)
