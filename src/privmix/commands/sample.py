@@ -37,9 +37,7 @@ class Sample(NewFile, Command["SampledTable"]):
     )
     records: int | None = option(None, "Number of rows. Default: the release's record count.")
     _: KW_ONLY
-    label: str | None = option(
-        None, "Name of the class column. Default: as at the release, if known, or label.", flag="label-column"
-    )
+    label: str | None = option(None, "Name of the class column. Default: the release's, or label.", flag="label-column")
     seed: int = option(0, "Seed of the rows; reproducible on one machine.")
     out: str | Path | None = option(None, "File to write: .csv, .parquet or .jsonl.", needed=True)
 
