@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +32,6 @@ from privmix.jobs.persons import check_persons, records_of_each
 from privmix.jobs.recording import Measurement
 from privmix.jobs.work import PlannedJob, RunKey, Work
 from privmix.mechanisms.plan import unit_of
-from privmix.mechanisms.streams import SecretStreams
 from privmix.named import options_in
 from privmix.plans.named import plan_from_dict
 from privmix.plans.rows import ReleasePlan
@@ -43,7 +42,6 @@ from privmix.releases.verify import verify_release
 from privmix.training.config import TrainingConfig
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.models.base import Classifier
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.trained import initial_network, load_trained
@@ -84,14 +82,14 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
     made: ClassVar[str] = "audit"
 
     @cached_property
-    def audited(self) -> _TargetRelease | _TargetModel:
+    def audited(self) -> _Target:
         """Audited release or model, with a valid certificate."""
         folder = Path(self.target)
         if kind_of(folder) == MODEL:
-            return _TargetModel.of(folder, self.config, self.module)
+            return _model_target(folder, self.config, self.module)
         if self.module is not None:
             raise InvalidInput("module", Unquoted("a module"), "no module for a release")
-        return _TargetRelease.of(folder, self.config)
+        return _release_target(folder, self.config)
 
     @cached_property
     def config(self) -> CanaryConfig:
@@ -114,7 +112,7 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
 
     @cached_property
     def opened(self) -> Dataset:
-        shape, classes = tuple(self.audited.shape), list(self.audited.classes)
+        shape, classes = self.audited.shape, list(self.audited.classes)
         return open_dataset(
             self.data, self.extractor, split=self.split, classes=classes, columns=self.declared, input_shape=shape
         )
@@ -123,7 +121,7 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
         """Check everything that can be checked without a private record and without a charge."""
         self.check()
         target, schema = self.audited, self.opened.schema
-        shape, classes = tuple(target.shape), tuple(target.classes)
+        shape, classes = target.shape, tuple(target.classes)
         if tuple(schema.input_shape) != shape:
             raise InvalidInput("data", schema.input_shape, f"inputs of shape {shape}, as the target's")
         if tuple(schema.classes) != classes:
@@ -167,7 +165,7 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
     def compute(self, planned: PlannedAudit, work: Work, records: Any, progress: Progress) -> AuditResult[CanaryAudit]:
         assert work.streams is not None
         generator = np.random.default_rng(self.seed)
-        audit = self.audited.audit(records, self.config, work.streams, generator, progress)
+        audit = self.audited.audit(records, streams=work.streams, generator=generator, progress=progress)
         # The audit is compared with the certificate's figure, which may be higher than the price.
         audit = replace(audit, proof=replace(audit.proof, claimed_epsilon=self.audited.epsilon))
         measured = self._measurement(audit)
@@ -201,132 +199,75 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
 
 
 @dataclass(frozen=True)
-class _TargetRelease:
-    """A release whose certificate holds, and whose plan canaries can audit."""
+class _Target:
+    """A release or model whose certificate holds; ``audit`` runs its plan on features with canaries."""
 
-    plan: ReleasePlan
+    plan: ReleasePlan | TrainingPlan
     epsilon: float
     delta: float
-    subject: dict[str, Any]
-    certificate: Mapping[str, Any]
+    subject: Mapping[str, Any]
+    described: Mapping[str, Any]
+    declared: bool
+    classes: Sequence[str]
+    shape: tuple[int, ...]
+    extractor: Mapping[str, Any]
     extractor_arrays: Mapping[str, NDArray[np.float32]]
-
-    @classmethod
-    def of(cls, folder: Path, config: CanaryConfig) -> _TargetRelease:
-        checked, certificate = verify_release(folder), read_certificate(folder)
-        plan = check_auditable(plan_from_dict(certificate["plan"]), config)
-        subject, arrays = {"kind": "release", "id": checked.id}, read_extractor(folder, certificate)
-        return cls(plan, checked.epsilon, checked.delta, subject, certificate, arrays)
-
-    @property
-    def described(self) -> dict[str, Any]:
-        return dict(self.certificate["plan"])
-
-    @property
-    def declared(self) -> bool:
-        return self.plan.records_declared or self.plan.records_noise_multiplier is not None
-
-    @property
-    def classes(self) -> Sequence[str]:
-        return self.plan.classes
-
-    @property
-    def shape(self) -> Sequence[int]:
-        return tuple(self.certificate["input_shape"])
-
-    @property
-    def extractor(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.certificate["extractor"]
-        return found
-
-    @property
-    def event(self) -> Event:
-        return self.plan.event_after_count
-
-    def audit(
-        self,
-        found: PrivateRecords | FeatureStore,
-        config: CanaryConfig,
-        streams: SecretStreams,
-        generator: np.random.Generator,
-        progress: Progress | None,
-    ) -> CanaryAudit:
-        return audit_release(
-            self.plan, found, config, delta=self.delta, streams=streams, generator=generator, progress=progress
-        )
+    event: Event
+    audit: Callable[..., CanaryAudit]
 
 
-@dataclass(frozen=True)
-class _TargetModel:
-    """A trained model whose certificate holds, and whose run canaries can audit."""
+def _release_target(folder: Path, config: CanaryConfig) -> _Target:
+    checked, certificate = verify_release(folder), read_certificate(folder)
+    plan = check_auditable(plan_from_dict(certificate["plan"]), config)
 
-    plan: TrainingPlan
-    epsilon: float
-    delta: float
-    subject: dict[str, Any]
-    config: TrainingConfig
-    facts: ModelFacts
-    network: Classifier | None
+    def audit(found: PrivateRecords | FeatureStore, **given: Any) -> CanaryAudit:
+        return audit_release(plan, found, config, delta=checked.delta, **given)
 
-    @classmethod
-    def of(cls, folder: Path, config: CanaryConfig, module: Any) -> _TargetModel:
-        checked, model = verify_trained(folder), load_trained(folder, module)
-        plan, training = plan_of(model.certificate), trained_on_records(model.certificate)
-        check_auditable_training(training, config)
-        network = initial_network(model, module)
-        weights = FlatParameters(model.network).size
-        check_room(config, weights=weights, records=plan.records, units=unit_of(plan).many)
-        subject = {"kind": "model", "id": checked.id}
-        return cls(plan, checked.epsilon, checked.delta, subject, training, model.facts_, network)
+    return _Target(
+        plan,
+        checked.epsilon,
+        checked.delta,
+        subject={"kind": "release", "id": checked.id},
+        described=dict(certificate["plan"]),
+        declared=plan.records_declared or plan.records_noise_multiplier is not None,
+        classes=plan.classes,
+        shape=tuple(certificate["input_shape"]),
+        extractor=certificate["extractor"],
+        extractor_arrays=read_extractor(folder, certificate),
+        event=plan.event_after_count,
+        audit=audit,
+    )
 
-    @property
-    def described(self) -> dict[str, Any]:
-        return self.plan.to_dict()
 
-    @property
-    def declared(self) -> bool:
-        return self.plan.records_declared
+def _model_target(folder: Path, config: CanaryConfig, module: Any) -> _Target:
+    checked, model = verify_trained(folder), load_trained(folder, module)
+    plan, training = plan_of(model.certificate), trained_on_records(model.certificate)
+    check_auditable_training(training, config)
+    network, facts = initial_network(model, module), model.facts_
+    weights = FlatParameters(model.network).size
+    check_room(config, weights=weights, records=plan.records, units=unit_of(plan).many)
+    shape = tuple(facts.input_shape)
 
-    @property
-    def classes(self) -> Sequence[str]:
-        return self.facts.classes
+    def audit(found: PrivateRecords | FeatureStore, **given: Any) -> CanaryAudit:
+        persons = found.persons if isinstance(found, PrivateRecords) else None
+        plain = ModelFacts(facts.classes, facts.extractor, shape, facts.dim)
+        records = TrainingRecords.of(found.features, found.labels, classes=len(facts.classes), persons=persons)
+        return audit_training_canaries(training, plain, records, config, plan=plan, network=network, **given)
 
-    @property
-    def shape(self) -> Sequence[int]:
-        return tuple(self.facts.input_shape)
-
-    @property
-    def extractor(self) -> Mapping[str, Any]:
-        return self.facts.extractor
-
-    @property
-    def extractor_arrays(self) -> Mapping[str, NDArray[np.float32]]:
-        return self.facts.extractor_arrays
-
-    @property
-    def event(self) -> Event:
-        return self.plan.event
-
-    def audit(
-        self,
-        found: PrivateRecords | FeatureStore,
-        config: CanaryConfig,
-        streams: SecretStreams,
-        generator: np.random.Generator,
-        progress: Progress | None,
-    ) -> CanaryAudit:
-        facts, persons = self.facts, found.persons if isinstance(found, PrivateRecords) else None
-        return audit_training_canaries(
-            self.config,
-            ModelFacts(facts.classes, facts.extractor, tuple(facts.input_shape), facts.dim),
-            TrainingRecords.of(found.features, found.labels, classes=len(facts.classes), persons=persons),
-            config,
-            plan=self.plan,
-            network=self.network,
-            streams=streams,
-            generator=generator,
-            progress=progress,
-        )
+    return _Target(
+        plan,
+        checked.epsilon,
+        checked.delta,
+        subject={"kind": "model", "id": checked.id},
+        described=plan.to_dict(),
+        declared=plan.records_declared,
+        classes=facts.classes,
+        shape=shape,
+        extractor=facts.extractor,
+        extractor_arrays=facts.extractor_arrays,
+        event=plan.event,
+        audit=audit,
+    )
 
 
 def trained_on_records(certificate: Mapping[str, Any]) -> TrainingConfig:
