@@ -13,14 +13,18 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.records import RecordTiles, cores, record_tiles
-from privmix.engine.rows import default_memory
+from privmix.engine.records import RecordSource, RecordTiles, cores, record_tiles, tiles_of
+from privmix.engine.rows import Engine, RowBlock, default_memory
 from privmix.engine.tiles import TileReader
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.plan import BasePlan
-from privmix.progress import Progress
+from privmix.private_files import no_core_dumps
+from privmix.progress import Progress, silent
 
 EXACT_FLOAT64: Final = 2**53
+# Rows a block of sampled rows: those of a shard.
+_BLOCK_ROWS: Final = 8192
 
 
 class Sums(Protocol):
@@ -31,6 +35,7 @@ class Sums(Protocol):
 
 
 AnySums = TypeVar("AnySums", bound=Sums)
+Released = TypeVar("Released")
 
 
 class Pass(ABC, Generic[AnySums]):
@@ -93,6 +98,57 @@ class ThisMachine:
 
     def memory(self) -> int:
         return default_memory()
+
+
+class SumEngine(Engine, Generic[Released]):
+    """Releases noisy sums, then rows that are sampled from them, a shard at a time."""
+
+    def __init__(
+        self,
+        plan: BasePlan,
+        records: RecordSource,
+        streams: SecretStreams,
+        *,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
+        cluster: PassMaker | None = None,
+    ) -> None:
+        no_core_dumps()
+        self._rows, self._streams = plan.rows, streams
+        self._passes = (cluster or ThisMachine()).passes(plan, tiles_of(records), workers=workers)
+        self._released: Released | None = None
+
+    @property
+    def beside(self) -> Released:
+        """The released numbers; known once the first block of rows is out."""
+        if self._released is None:
+            raise RuntimeError("released numbers are known once rows are being released")
+        return self._released
+
+    def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
+        """Release the numbers, then yield rows sampled from them, from row ``first`` on."""
+        if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._rows:
+            raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
+        self._streams.claim()
+        return self._run(progress or silent, first)
+
+    def _run(self, tell: Progress, first: int) -> Iterator[RowBlock]:
+        with self._passes.open():
+            self._released = self._release(tell)
+        if first >= self._rows:
+            return
+        x, y = self._sampled(tell)
+        for start in range(first, self._rows, _BLOCK_ROWS):
+            yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
+            tell("rows", min(start + _BLOCK_ROWS, self._rows), self._rows)
+
+    @abstractmethod
+    def _release(self, tell: Progress) -> Released:
+        """Set the transform, and return the released numbers."""
+
+    @abstractmethod
+    def _sampled(self, tell: Progress) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """All rows, made from the released numbers alone."""
 
 
 class Room:

@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyrk
 
 from privmix.designs.moments.plan import MomentsPlan
-from privmix.engine.passes import ClippedSum, Pass, PassMaker, Room, ThisMachine
-from privmix.engine.records import RecordSource, mapping, tiles_of
-from privmix.engine.rows import Engine, RowBlock
+from privmix.engine.passes import ClippedSum, Pass, PassMaker, Room, SumEngine, ThisMachine
+from privmix.engine.records import RecordSource, mapping
 from privmix.engine.tiles import TileReader, lattice_steps
-from privmix.errors import InvalidInput, check_integer
+from privmix.errors import check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.persons import RecordWeights
 from privmix.mechanisms.streams import SecretStreams
-from privmix.private_files import no_core_dumps
-from privmix.progress import Progress, silent
+from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments, sample_rows
 
@@ -35,11 +33,9 @@ _NUMBERS_READY = 2**22
 NOISE_ROWS: Final = 128
 # Blocks of records on the lattice, and of noise, in addition to the sums.
 _SPARE = 2**28
-# Rows a block of sampled rows: those of a shard.
-_BLOCK_ROWS = 8192
 
 
-class MomentsEngine(Engine):
+class MomentsEngine(SumEngine[SecondMoments]):
     """Carries out a plan of second moments on private records, read once for the mean and once for each panel of X'X.
 
     Formal guarantees:
@@ -67,38 +63,18 @@ class MomentsEngine(Engine):
         memory_bytes: int | None = None,
         cluster: PassMaker | None = None,
     ) -> None:
-        no_core_dumps()
-        self._plan, self._streams = plan, streams
         place = ThisMachine() if cluster is None else cluster
         memory = place.memory() if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
-        self._panels = row_panels(plan.dim, memory)
-        self._passes = place.passes(plan, tiles_of(records), workers=workers)
-        self._moments: SecondMoments | None = None
+        self._plan, self._panels = plan, row_panels(plan.dim, memory)
+        super().__init__(plan, records, streams, workers=workers, cluster=place)
 
-    @property
-    def beside(self) -> SecondMoments:
-        """The released moments; known once the first block of rows is out."""
-        if self._moments is None:
-            raise RuntimeError("the moments are known once rows are being released")
-        return self._moments
-
-    def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
-        """Release the moments, then yield rows sampled from them, a shard at a time, from row ``first`` on."""
-        if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._plan.rows:
-            raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
-        self._streams.claim()
-        return self._run(progress, first)
-
-    def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
+    def _release(self, tell: Progress) -> SecondMoments:
         plan = self._plan
-        tell = progress or silent
-        with self._passes.open():
-            self._transform = RecordTransform(plan.clip_norm, plan.norm, self._mean(tell), plan.residual_clip_norm)
-            self._moments = self._released_moments(tell)
-        x, y = sample_rows(self._moments, plan.label_offset, plan.rows, self._sampling())
-        for start in range(first, plan.rows, _BLOCK_ROWS):
-            yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
-            tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
+        self._transform = RecordTransform(plan.clip_norm, plan.norm, self._mean(tell), plan.residual_clip_norm)
+        return self._released_moments(tell)
+
+    def _sampled(self, tell: Progress) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return sample_rows(self.beside, self._plan.label_offset, self._plan.rows, self._sampling())
 
     def _mean(self, tell: Progress) -> NDArray[np.float32] | None:
         return self._centre(self._plan, lambda: self._clipped_sum(tell), self._streams)

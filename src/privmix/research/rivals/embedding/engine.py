@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.passes import Pass, PassMaker, Room, ThisMachine
-from privmix.engine.records import RecordSource, tiles_of
-from privmix.engine.rows import Engine, RowBlock
+from privmix.engine.passes import Pass, Room, SumEngine
+from privmix.engine.records import RecordSource
 from privmix.engine.tiles import TileReader
-from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.persons import RecordWeights
 from privmix.mechanisms.streams import SecretStreams
-from privmix.private_files import no_core_dumps
-from privmix.progress import Progress, silent
+from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.research.rivals.embedding.feature_maps import FeatureMap, feature_map
 from privmix.research.rivals.embedding.generator import sample_rows
@@ -28,11 +25,9 @@ from privmix.research.rivals.embedding.released import ClassEmbeddings
 # Physical sizes: they set speed and memory and change no bit of the sums.
 _NUMBERS_AT_ONCE = 2**23
 MOST_RECORDS_AT_ONCE = 1024
-# Rows a block of sampled rows: those of a shard.
-_BLOCK_ROWS = 8192
 
 
-class EmbeddingEngine(Engine):
+class EmbeddingEngine(SumEngine[ClassEmbeddings]):
     """Carries out a plan of class embeddings on private records.
 
     Formal guarantees:
@@ -45,51 +40,18 @@ class EmbeddingEngine(Engine):
         * an engine runs once, and streams serve one engine.
     """
 
-    def __init__(
-        self,
-        plan: EmbeddingPlan,
-        records: RecordSource,
-        streams: SecretStreams,
-        *,
-        workers: int | None = None,
-        memory_bytes: int | None = None,
-        cluster: PassMaker | None = None,
-    ) -> None:
-        no_core_dumps()
-        self._plan, self._streams = plan, streams
-        self._passes = (cluster or ThisMachine()).passes(plan, tiles_of(records), workers=workers)
-        self._found: ClassEmbeddings | None = None
+    def __init__(self, plan: EmbeddingPlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
+        super().__init__(plan, records, streams, **machine)
+        self._plan = plan
 
-    @property
-    def beside(self) -> ClassEmbeddings:
-        """The released embeddings; known once the first block of rows is out."""
-        if self._found is None:
-            raise RuntimeError("the embeddings are known once rows are being released")
-        return self._found
+    def _release(self, tell: Progress) -> ClassEmbeddings:
+        self._transform = RecordTransform(self._plan.clip_norm)
+        return self._passes.over(EmbeddingPass(self._plan, self._transform), tell).released(self._streams)
 
-    def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
-        """Release the embeddings, then yield rows sampled from a generator, a shard at a time, from `first` on."""
-        if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._plan.rows:
-            raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
-        self._streams.claim()
-        return self._run(progress, first)
-
-    def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
-        plan = self._plan
-        tell = progress or silent
-        self._transform = RecordTransform(plan.clip_norm)
-        with self._passes.open():
-            sums = self._passes.over(EmbeddingPass(plan, self._transform), tell)
-        self._found = sums.released(self._streams)
-        del sums
-        if first >= plan.rows:
-            return
+    def _sampled(self, tell: Progress) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         with self._streams.lent("sampled rows") as generator:
             seed = int(generator.integers(2**63))
-        x, y = sample_rows(self._found, plan, seed, tell)
-        for start in range(first, plan.rows, _BLOCK_ROWS):
-            yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
-            tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
+        return sample_rows(self.beside, self._plan, seed, tell)
 
 
 @dataclass(frozen=True, eq=False)
