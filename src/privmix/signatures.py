@@ -110,10 +110,6 @@ def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) 
         raise TypeError(f"{function} takes no argument {', '.join(unknown)}; {hint}help(...) lists all")
 
 
-def _default(item: Field[Any] | None) -> Any:
-    return None if item is None or item.default is MISSING else item.default
-
-
 def _told(text: str | None, listed: Mapping[str, Field[Any] | None]) -> str | None:
     """Return the docstring, with what each option is before what it returns."""
     if text is None:
@@ -122,7 +118,7 @@ def _told(text: str | None, listed: Mapping[str, Field[Any] | None]) -> str | No
     lines = ["Options:"]
     for name, item in listed.items():
         if item is not None and item.metadata.get("help"):
-            words = with_default(full_text(item), _default(item))
+            words = with_default(full_text(item), None if item.default is MISSING else item.default)
             told = textwrap.fill(f"{name}: {words}", 112, initial_indent="    ", subsequent_indent=" " * 8)
             lines.append(told)
     paragraphs = inspect.cleandoc(text).split("\n\n")

@@ -155,12 +155,8 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
-
-
 def _numbers(values: list[Any], name: str) -> NDArray[np.float64]:
-    if not all(map(_is_number, values)):
+    if not all(isinstance(value, int | float) for value in values):
         raise InvalidInput(f"column {name}", WITHHELD, "numbers, and no missing value")
     try:
         return np.array(values, dtype=np.float64)

@@ -257,7 +257,8 @@ def _local_alone(place: str, split: str) -> list[Path]:
 def _digests_at(place: str, split: str) -> list[str]:
     """Hashes of the same files at a path or an address, where what a file holds is not known before it is fetched."""
     if not is_remote(place):
-        return _digests(_local_alone(place, split))
+        files = _local_alone(place, split)
+        return [digest for digest, _ in _hashed(files, {path.stat().st_size for path in files})]
     return remote_digests(place, split, None if split == "train" else may_hold_splits)
 
 
@@ -267,10 +268,6 @@ def _hashed(files: Iterable[Path], sizes: set[int]) -> Iterator[tuple[str, int]]
         if size and size in sizes:
             with reading(path, "a file"), path.open("rb") as stream:
                 yield hashlib.file_digest(stream, "sha256").hexdigest(), size
-
-
-def _digests(files: list[Path]) -> list[str]:
-    return [digest for digest, _ in _hashed(files, {path.stat().st_size for path in files})]
 
 
 KIND: Final = "synthetic images"

@@ -132,7 +132,16 @@ class FeatureStoreWriter:
         by_person: bool = False,
     ) -> None:
         self._path, self._schema, self._dim, self._resume = path, schema, dim, resume
-        self._meta = _metadata(schema, dim, extractor) | ({"by_person": True} if by_person else {})
+        self._meta: dict[str, Any] = {
+            "version": _VERSION,
+            "records": schema.records,
+            "input_shape": list(schema.input_shape),
+            "classes": list(schema.classes),
+            "columns": None if schema.columns is None else list(schema.columns),
+            "dim": dim,
+            "extractor": dict(extractor),
+            **({"by_person": True} if by_person else {}),
+        }
         self._finished, self._by_person = False, by_person
         self._check_free()
         headers = {
@@ -249,18 +258,6 @@ class FeatureStoreWriter:
             self._give_up(error)
         else:
             self.finish()
-
-
-def _metadata(schema: Schema, dim: int, extractor: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "version": _VERSION,
-        "records": schema.records,
-        "input_shape": list(schema.input_shape),
-        "classes": list(schema.classes),
-        "columns": None if schema.columns is None else list(schema.columns),
-        "dim": dim,
-        "extractor": dict(extractor),
-    }
 
 
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:

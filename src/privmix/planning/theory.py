@@ -201,7 +201,7 @@ def best_mixup_degree(
     best, step = evaluate(min(2 ** round(math.log2(published_degree)), 2 ** ((records - 1).bit_length() - 1))), 2.0
     while step > math.sqrt(_CLOSE):
         degrees = (round(best.mixup_degree * factor) for factor in (1, 1 / step, step))
-        found = min((evaluate(min(max(degree, 1), records - 1)) for degree in degrees), key=_size)
+        found = min((evaluate(min(max(degree, 1), records - 1)) for degree in degrees), key=lambda one: one.error.l2)
         # Powers of two as far as they lead downhill, then finer steps around the best of them.
         if found is best or step < 2:
             step = math.sqrt(step)
@@ -223,7 +223,3 @@ def check_sizes(records: int, rows: int, mixup_degree: float, noise_multiplier: 
     check_integer("rows", rows, low=1)
     check_number("mixup_degree", mixup_degree, low=1, high=records, high_open=True)
     check_number("noise_multiplier", noise_multiplier, low=0, low_open=True)
-
-
-def _size(candidate: DegreeCandidate) -> float:
-    return candidate.error.l2

@@ -132,19 +132,15 @@ def replay_release(
 
 def _compared(root: Path, held: VerifiedFolder, made: Mapping[str, bytes]) -> list[Difference]:
     """Files of arrays against their bytes, made again."""
-    found = []
+    found, listed = [], {item["file"]: item["sha256"] for item in held.certificate.files}
     for name, content in made.items():
         with open_plain(root / name, name) as stream:
             released = stream.read(len(content) + 1)
         if released != content:
             found.append(Difference(name, "other numbers than are made again"))
-        elif hashlib.sha256(content).hexdigest() != _listed(held, name)["sha256"]:
+        elif hashlib.sha256(content).hexdigest() != listed[name]:
             found.append(Difference(name, "not the file that the certificate lists"))
     return found
-
-
-def _listed(held: VerifiedFolder, name: str) -> Mapping[str, Any]:
-    return next(item for item in held.certificate.files if item["file"] == name)
 
 
 class _ShardComparison(ShardCutter):

@@ -206,7 +206,7 @@ def attack_demo(
         "membership",
         subject,
         membership.to_dict(owner=False),
-        settings=_settings_of_attack(),
+        settings={**vars(_MEMBERSHIP), "members": "train", "nonmembers": "test", "with_release": True},
         title="Membership inference",
         statements=[*STATEMENTS, PUBLIC],
     )
@@ -230,7 +230,3 @@ def _membership(digits: DemoDigits, folder: Path, progress: Progress) -> Members
         certificate=certificate,
         progress=progress,
     )
-
-
-def _settings_of_attack() -> dict[str, Any]:
-    return {**vars(_MEMBERSHIP), "members": "train", "nonmembers": "test", "with_release": True}

@@ -36,7 +36,7 @@ class Allocation(DrawnMembers):
 
     def check(self, setting: Setting) -> None:
         super().check(setting)
-        if self.mixup_degree != AUTO and 2 * self.degree * _rows(setting) < setting.records:
+        if self.mixup_degree != AUTO and 2 * self.degree * (setting.rows or setting.records) < setting.records:
             allowed = "a degree of half n/T at least: each record is in one row or more"
             raise InvalidInput("mixup_degree", self.mixup_degree, allowed)
 
@@ -67,7 +67,3 @@ class Allocation(DrawnMembers):
 def rows_each(degree: int, rows: int, records: int) -> int:
     """Return k: m T / n rounded to a whole number from 1 to T, from public numbers only."""
     return min(rows, max(1, (2 * degree * rows + records) // (2 * records)))
-
-
-def _rows(setting: Setting) -> int:
-    return setting.rows or setting.records

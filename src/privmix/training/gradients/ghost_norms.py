@@ -143,7 +143,7 @@ def _outer_product_squares(a: Tensor, g: Tensor) -> Tensor:
     positions, fan_in, fan_out = a.shape[2], a.shape[3], g.shape[3]
     by_pairs = pairs_are_cheaper(positions, fan_in, fan_out)
     size = max(1, CHUNK // (a.shape[1] * (positions**2 if by_pairs else fan_in * fan_out)))
-    rule = _by_pairs if by_pairs else _by_gradients
+    rule = _by_pairs if by_pairs else lambda a, g: _squares(g.mT @ a)
     return torch.cat([rule(x, y) for x, y in zip(torch.split(a, size), torch.split(g, size), strict=True)])
 
 
@@ -156,10 +156,6 @@ def _by_pairs(a: Tensor, g: Tensor) -> Tensor:
     # In float64: terms of both signs cancel here, and a norm found too small would let a record through unclipped.
     a, g = a.double(), g.double()
     return ((a @ a.mT) * (g @ g.mT)).sum((1, 2, 3))
-
-
-def _by_gradients(a: Tensor, g: Tensor) -> Tensor:
-    return _squares(g.mT @ a)
 
 
 def terms_bound(layer: nn.Module, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:

@@ -48,7 +48,8 @@ class RecordRandom:
 
     def bits(self, purpose: str, *shape: int) -> Tensor:
         """(b, *shape) int64 of 64 random bits each."""
-        key = _mix(self._mixed ^ _purpose(purpose))
+        digest = hashlib.blake2b(purpose.encode(), digest_size=8).digest()
+        key = _mix(self._mixed ^ int.from_bytes(digest, "little", signed=True))
         counters = torch.arange(1, math.prod(shape) + 1, device=self.device) * _STEP
         return _mix(key[:, None] + counters).view(len(self), *shape)
 
@@ -128,7 +129,3 @@ def _shift(z: Tensor, places: int) -> Tensor:
     # Tensors shift arithmetically: the mask takes the copies of the sign off.
     shifted: Tensor = (z >> places) & (2 ** (64 - places) - 1)
     return shifted
-
-
-def _purpose(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
