@@ -185,6 +185,16 @@ def test_evaluation_beside_real_records_is_marked_as_theirs(release: pm.Release)
     assert found.quality.tree.accuracy > 0.8
     assert found.quality.real_tree is not None
     assert set(found.to_dict()) >= {"total_variation", "trees", "statement"}
+    assert found.attacks is None
+
+
+def test_a_control_adds_attacks_on_the_rows(release: pm.Release) -> None:
+    half = len(visits()) // 2
+    found = pm.evaluate_table(release, visits()[:half], label="ill", control=visits()[half:])
+    assert found.attacks is not None
+    assert len(found.attacks.attacks) == 3
+    assert set(found.to_dict()) >= {"attacks", "membership"}
+    assert sum(name.startswith("attack") for name in found.shown()[1]) == 4
 
 
 @pytest.mark.parametrize(
@@ -196,6 +206,8 @@ def test_evaluation_beside_real_records_is_marked_as_theirs(release: pm.Release)
         (visits(), {"seed": -1}, "seed"),
         (visits().assign(ill="perhaps"), {}, "label"),
         (visits().drop(columns="age"), {}, "age"),
+        (visits(), {"control": visits()[:99]}, "control"),
+        (visits(), {"control": visits()}, "control"),
     ],
 )
 def test_what_is_wrong_with_the_real_table_shows_before_any_fit(

@@ -94,11 +94,8 @@ def attack_rows(
           difference is 0 in expectation where rows do not depend on released records.
         * Silent: figures are shares of all guesses, and name no record.
     """
+    check_control(released, control)
     few = min(len(released), len(control), _MOST_ROWS)
-    if few < LEAST_CONTROL:
-        raise InvalidInput("control", few, f"{LEAST_CONTROL} records at least, and as many in the data")
-    if rows.shape[1] < 2:
-        raise InvalidInput("columns", rows.shape[1], "two at least, to attack rows")
     generator = np.random.default_rng(seed)
     inside, outside = (part[generator.choice(len(part), few, replace=False)] for part in (released, control))
     rows = rows[generator.choice(len(rows), min(len(rows), _MOST_ROWS), replace=False)]
@@ -109,6 +106,15 @@ def attack_rows(
     ]
     scored = (likelihood_ratio(model, part[:_MOST_SCORED]) for part in (inside, outside))
     return RowAttacks(tuple(found), auc_interval(*scored))
+
+
+def check_control(released: Places, control: Places) -> None:
+    """Raise :class:`InvalidInput` where records are too few to attack, or both are the same."""
+    few = min(len(released), len(control))
+    if few < LEAST_CONTROL:
+        raise InvalidInput("control", few, f"{LEAST_CONTROL} records at least, and as many in the data")
+    if np.array_equal(np.sort(released, axis=0), np.sort(control, axis=0)):
+        raise InvalidInput("control", "the data", "records that are not in the release")
 
 
 def likelihood_ratio(model: TableModel, records: Places) -> NDArray[np.float64]:

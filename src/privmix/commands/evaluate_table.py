@@ -103,7 +103,7 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
 
     def run(self, progress: Progress) -> TableEvaluation:
         """Sample and compare."""
-        from privmix.attacks.table_rows import attack_rows
+        from privmix.attacks.table_rows import attack_rows, check_control
         from privmix.features.table_states import table_states
         from privmix.jobs.features import features_in_memory
         from privmix.jobs.models import open_for_model
@@ -122,6 +122,8 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
             opened = open_for_model(facts, extractor, one, self.split or "train", self.as_columns())
             found = features_in_memory(opened.source, extractor, progress)
             real.append(np.column_stack([_places(found.features, extractor), found.labels]))
+        if self.control is not None:
+            check_control(*real)
         rows = sampled(dataset, self.records, self.label, self.seed, progress=progress)
         states = table_states(extractor)
         sizes = [*(len(one.shares) for one in states), len(facts.classes)]
