@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,34 @@ def test_cards_of_every_edition_hold(
     card = (tmp_path / "REL" / "README.md").read_text()
     # What a model has to beat follows from the number of classes alone.
     assert ("at least\n50% of the records with 2 classes" in card) == ({"baseline", "before"}.isdisjoint(edition))
-    assert ("privmix sample" in card) == (set(edition) <= {"titled"})
+    assert ("privmix sample" in card) == (set(edition) <= {"titled", "plain"})
+    assert ("Without privmix" in card) == (not edition)
+
+
+@pytest.mark.parametrize(
+    "design",
+    [{"design": "moments"}, {"design": "poisson:mixup_degree=8", "centre": "none"},
+     {"design": "poisson:mixup_degree=8", "centre": "private"},
+     {"design": "fixed:mixup_degree=8,noise=laplace", "delta": 0, "centre": "none"}],
+)  # fmt: skip
+def test_the_program_in_a_card_reads_the_release_without_privmix(
+    design: dict[str, Any], table: Path, tmp_path: Path
+) -> None:
+    own = table.parent
+    asked = {**WISHES, **design, "features": f"tabular:{own / 'spec.json'}", "out": tmp_path / "REL"}
+    made = pm.release(own / "own.csv", **asked)
+    (program,) = re.findall(
+        r"Without privmix.*?```python\n(.*?)```", (tmp_path / "REL" / "README.md").read_text(), re.S
+    )
+    assert "privmix" not in program
+    found: dict[str, Any] = {}
+    exec(program.replace("THIS_FOLDER", str(tmp_path / "REL")), found)
+    assert found["names"] == list(made.feature_names)
+    np.testing.assert_array_equal(found["x"], made.x)
+    np.testing.assert_array_equal(found["y"], made.y)
+    features = np.random.default_rng(0).normal(size=(50, 3))
+    np.testing.assert_allclose(found["transform"](features), made.dataset.transform(features), atol=1e-6)
+    assert pm.verify(tmp_path / "REL")
 
 
 def test_releases_of_before_hold(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,11 +77,10 @@ MOST_NAMES: Final = 100
 
 EDITIONS: Final[tuple[dict[str, bool], ...]] = (
     {},
-    {"titled": False},
-    {"titled": False, "sampled": False},
-    {"titled": False, "metadata": False},
-    {"titled": False, "baseline": False},
-    {"titled": False, "before": True},
+    {"plain": False},
+    {"plain": False, "titled": False},
+    *({"plain": False, "titled": False, **one} for one in ({"sampled": False}, {"metadata": False})),
+    *({"plain": False, "titled": False, **one} for one in ({"baseline": False}, {"before": True})),
 )
 """How cards are written, and how earlier builds wrote them: arguments of :func:`data_card`, the newest first."""
 
@@ -95,13 +94,14 @@ def data_card(
     metadata: bool = True,
     sampled: bool = True,
     titled: bool = True,
+    plain: bool = True,
     shares: Sequence[str] = (),
 ) -> str:
     """Return the card in Markdown: what the rows are, the guarantee, loading and use."""
     # Cards of earlier builds: before (without feature names and an example for scikit-learn), baseline (a model's
     # baseline). metadata (the guarantee for programs; never without baseline), sampled (how rows of a table are made;
     # never without metadata). titled (names the design; mixup only where rows mix records, earlier stated of all).
-    # shares (of the classes, in words; earlier cards have none).
+    # plain (reading without privmix). shares (of the classes, in words; earlier cards have none).
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
@@ -112,6 +112,7 @@ def data_card(
     table = sampled and metadata and baseline and not before and has_pairs(plan)
     table = table and certificate["extractor"].get("name") == "tabular"
     learner = made_by(plan).learner
+    use = _names(certificate, plan.dim) + _use(learner) + _SAMPLE * table + _plain(plan, certificate) * plain
     about, choice = about_of(certificate), certificate.get("choice")
     classes = ", ".join(f"`{name}`" for name in plan.classes)
     kind = f"A differentially private release (design: {plan.design})"
@@ -145,7 +146,7 @@ The questions are those of {SOURCE}.
 {rows}
 Classes in order: {classes}.
 {_preparation(plan)}
-{_use_before(learner) if before else _names(certificate, plan.dim) + _use(learner) + _SAMPLE * table}
+{_use_before(learner) if before else use}
 Training as often as you like costs no further privacy.
 {_baseline(plan, choice, titled, shares) if baseline and not before else ""}{_choice(choice)}"""
 
@@ -222,6 +223,41 @@ privmix sample THIS_FOLDER --out rows.csv
 
 They are made of the released numbers alone, and no row is anybody's record. The command says which pairs of columns
 it met; what three columns have in common is in no released number.
+"""
+
+
+def _plain(plan: Plan, certificate: Mapping[str, Any]) -> str:
+    """Program that reads the release without privmix; no text in it is the owner's."""
+    names = 'names = json.loads((folder / "certificate.json").read_text())["feature_names"]\n'
+    centre = """content = (folder / "centre.safetensors").read_bytes()
+centre = np.frombuffer(content, "<f4", offset=8 + int.from_bytes(content[:8], "little"))
+"""
+    clipped = f"clip(features, {plan.clip_norm!r})"
+    if plan.centred:
+        clipped = f"clip({clipped} - centre, {plan.residual_clip_norm!r})"
+    return f"""
+Without privmix, by NumPy and PyArrow:
+
+```python
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+folder = Path("THIS_FOLDER")
+{names if certificate.get("feature_names") else ""}rows = pq.read_table(folder / "data")
+x, y = (np.stack(rows[name].to_numpy()) for name in ("x", "y"))  # a row of features, a row of classes
+{centre if plan.centred else ""}
+
+def clip(records, bound):
+    lengths = np.linalg.norm(records, {1 if plan.norm == "l1" else 2}, axis=1, keepdims=True)
+    return records * (bound / np.maximum(lengths, bound))
+
+
+def transform(features):  # of records of your own: (n, features), in the order above
+    return {clipped}
+```
 """
 
 
