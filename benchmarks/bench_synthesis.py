@@ -246,7 +246,7 @@ def measured(given: LabelledImages, real: LabelledImages, test: LabelledImages, 
 
 
 # What results/synthesis.png shows.
-SHOWN = ("real", "augmented", *POOLS)
+SHOWN = ("real", "augmented", "longer", "guided-3", "guided-20")
 
 
 def picture(sets: dict[str, LabelledImages]) -> None:
@@ -367,7 +367,8 @@ def main() -> None:
                 found.append(accuracy_of_cnn(sets[name], test, seed, **how))
                 keep(RUNS, runs)
                 print(name, key, found, flush=True)
-    picture({name: images for name, images in sets.items() if name in SHOWN})
+    if set(SHOWN) <= set(sets):
+        picture({name: sets[name] for name in SHOWN})
     runs["cpu"] = runs.get("cpu", {}) | {name: cpu_time(asked.cache, name) for name in names}
     keep(RUNS, runs)
     report(runs)
