@@ -135,12 +135,14 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
     _: KW_ONLY
     out: str | Path | None = option(None, "File to write: .json.", needed=True)
     split: str = option("train", "Split of the dataset.")
+    schema: Any = option(None, "Table Schema (Frictionless) of the table, for other columns: .json.", read=str)
 
     def run(self, progress: Progress) -> TableSpec:
         from privmix.data.columns import is_usable, no_column, place_of
         from privmix.data.header import WHOLE, columns_of
         from privmix.features.table_cells import token_of
         from privmix.jobs import table_words as words
+        from privmix.jobs.table_schema import schema_entries
 
         place = None if self.out is None else Path(self.out)
         if place is not None:
@@ -161,6 +163,9 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         known = None if header is None else [name for name in header if name not in apart and is_usable(name)]
         whole = [name for name, kind in (header or {}).items() if kind == WHOLE]
         entries = words.entries_of(self, known, apart, whole)
+        if self.schema is not None:
+            said = {name: entry for name, entry in schema_entries(self.schema).items() if name not in apart}
+            entries = {**{name: said[name] for name in said if known is None or name in known}, **entries}
         if known is None and self.look:
             keys = [name for name in words.keys_of(self.data, declared, self.split) if name not in apart]
             known = [*entries, *(name for name in keys if name not in entries)]
