@@ -28,7 +28,7 @@ BOTH: Final = ("local", "ray")
 
 
 class PlannerFacts(ABC, Generic[P]):
-    """What the planner asks of a design.
+    """Facts that the planner asks a design for.
 
     Attributes:
         labels: the planner's names of its candidates; empty where the planner does not try it.
@@ -74,7 +74,7 @@ class PlannerFacts(ABC, Generic[P]):
 
 
 class DesignTexts(ABC, Generic[P]):
-    """What certificates, data cards and terminals state of a design and its plans.
+    """Statements on a design and its plans, for certificates, data cards and terminals.
 
     Attributes:
         words: what a row is, for the data card.
