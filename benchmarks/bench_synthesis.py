@@ -100,7 +100,8 @@ CNN_STEPS, CNN_BATCH, CNN_SEEDS = 1000, 64, 3
 # What Measure calls its features.
 MEASURED_IN = "scattering, projected"
 # A warm-up's own augmentation (Park et al. 2024, Table 3, but for the mirror), and the sets that a CNN learns under it.
-WARM_UP, UNDER_WARM_UP = "crop,cutout", ("real", "edm", "edm and real", "longer", "longer and real")
+WARM_UP = "crop,cutout"
+UNDER_WARM_UP = ("real", "edm", "edm and real", "longer", "longer and real", "guided-3", "guided-20")
 
 
 # In 1,000 steps 10,000 images are seen six times, the 600 a hundred times: some sets for longer, too.
