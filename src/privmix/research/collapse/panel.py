@@ -28,39 +28,35 @@ class CollapsePanel(Panel):
 
     @classmethod
     def card(cls, one: ShownRecord, context: Context) -> Card:
-        return _collapse_card(one, context)
-
-
-def _collapse_card(one: ShownRecord, context: Context) -> Card:
-    content = one.content
-    blocks: list[Block] = []
-    numbers = [
-        NumberBlock(name.replace("_", " "), figure(value))
-        for name in ("neural_collapse", "minimum_euclidean_distance")
-        if (value := content.number(name)) is not None
-    ]
-    if numbers:
-        blocks.append(Numbers(numbers))
-    designs = content.several("histograms") or [content.fields("histogram")]
-    drawn: list[list[Block]] = []
-    for number, histogram in enumerate(designs):
-        edges = histogram.series("edges")
-        counts = {
-            name: values for name in ("clean", "noisy") if len(values := histogram.series(name)) == len(edges) - 1
-        }
-        if counts and len(edges) > 1:
-            svg = draw_histogram(f"{one.name}-hi{number}", edges, counts)
-            keys = [KeyBlock(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
-            drawn.append([Figure(svg, f"Entries of mixed labels{_of(histogram)}, before and after noise.", keys)])
-    tables: list[list[Block]] = []
-    for measured in content.several("histograms") or [content.fields("label_collapse")]:
-        rows = [(name.replace("_", " "), figure(value)) for name, value in measured.numbers().items()]
-        if rows:
-            tables.append([Table(f"Label collapse{_of(measured)}", ("figure", "value"), rows)])
-    if drawn or tables:
-        blocks.append(ColumnsBlock([*drawn, *tables]))
-    known = ("neural_collapse", "minimum_euclidean_distance", "label_collapse", "histogram", "histograms", "labels")
-    return card_of(one, blocks, known, "Collapse")
+        content = one.content
+        blocks: list[Block] = []
+        numbers = [
+            NumberBlock(name.replace("_", " "), figure(value))
+            for name in ("neural_collapse", "minimum_euclidean_distance")
+            if (value := content.number(name)) is not None
+        ]
+        if numbers:
+            blocks.append(Numbers(numbers))
+        designs = content.several("histograms") or [content.fields("histogram")]
+        drawn: list[list[Block]] = []
+        for number, histogram in enumerate(designs):
+            edges = histogram.series("edges")
+            counts = {
+                name: values for name in ("clean", "noisy") if len(values := histogram.series(name)) == len(edges) - 1
+            }
+            if counts and len(edges) > 1:
+                svg = draw_histogram(f"{one.name}-hi{number}", edges, counts)
+                keys = [KeyBlock(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
+                drawn.append([Figure(svg, f"Entries of mixed labels{_of(histogram)}, before and after noise.", keys)])
+        tables: list[list[Block]] = []
+        for measured in content.several("histograms") or [content.fields("label_collapse")]:
+            rows = [(name.replace("_", " "), figure(value)) for name, value in measured.numbers().items()]
+            if rows:
+                tables.append([Table(f"Label collapse{_of(measured)}", ("figure", "value"), rows)])
+        if drawn or tables:
+            blocks.append(ColumnsBlock([*drawn, *tables]))
+        known = ("neural_collapse", "minimum_euclidean_distance", "label_collapse", "histogram", "histograms", "labels")
+        return card_of(one, blocks, known, "Collapse")
 
 
 def _of(values: RecordFields) -> str:
