@@ -265,6 +265,49 @@ def test_command_line_makes_the_same_rows(
     assert out.stat().st_mode & 0o044, "rows are as public as the release"
 
 
+def test_rows_in_the_folder_are_those_that_a_recipient_samples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    visits(400).to_csv(tmp_path / "own.csv", index=False)
+    (tmp_path / "spec.json").write_text(json.dumps(SPEC))
+    asked = {
+        "data": tmp_path / "own.csv", "features": f"tabular:{tmp_path / 'spec.json'}", "label-column": "ill",
+        "classes": "no,yes", "epsilon": 8, "delta": 1e-5, "out": tmp_path / "REL",
+    }  # fmt: skip
+    line = ["release", *(f"--{name}={value}" for name, value in asked.items())]
+    for design, rows in (("poisson:mixup_degree=8", "5"), ("moments", "0")):
+        assert run([*line, "--design", design, "--with-rows", rows]) == 2
+        assert "--with-rows" in capsys.readouterr().err
+        assert not (tmp_path / "REL").exists()
+    assert run([*line, "--design", "moments", "--with-rows", "40"]) == 0
+    folder = tmp_path / "REL"
+    pm.sample(folder, 40, label="ill", out=tmp_path / "rows.csv")
+    assert (folder / "rows.csv").read_bytes() == (tmp_path / "rows.csv").read_bytes()
+    assert list(pandas.read_csv(folder / "rows.csv")) == ["ward", "age", "smoker", "ill"]
+    assert "`rows.csv` has such rows" in (folder / "README.md").read_text()
+    assert any("rows.csv" in text for text in pm.verify(folder).unchecked)
+    copy = pm.load(folder).save(tmp_path / "COPY")
+    assert pm.verify(copy)
+    for break_it in (lambda: (copy / "rows.csv").write_text("ward\n"), (copy / "rows.csv").unlink):
+        break_it()
+        with pytest.raises(pm.PrivmixError, match=r"rows\.csv"):
+            pm.verify(copy)
+
+
+def test_an_interrupted_release_resumes_with_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    asked: dict[str, Any] = {"with_rows": 30, "out": tmp_path / "REL"}
+    with monkeypatch.context() as patch:
+        patch.setattr("privmix.jobs.sampling.fit_table", stop)
+        with pytest.raises(KeyboardInterrupt):
+            released(pm.designs.Moments(), **asked)
+    made = released(pm.designs.Moments(), **asked, resume=True)
+    assert len(pandas.read_csv(tmp_path / "REL" / "rows.csv")) == 30
+    assert pm.verify(made)
+
+
 def test_the_card_says_how_rows_are_made_and_cards_of_before_hold(
     release: pm.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

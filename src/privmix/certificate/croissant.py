@@ -19,6 +19,7 @@ _TYPES: Final = {
     ".safetensors": "application/octet-stream",
     ".svg": "image/svg+xml",
     ".txt": "text/plain",
+    ".csv": "text/csv",
 }
 _CONTEXT: Final[dict[str, Any]] = {
     "@language": "en",

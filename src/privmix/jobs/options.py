@@ -33,6 +33,7 @@ EPSILON_HELP: Final = "Privacy budget epsilon, such as 1; smaller is more privat
 DELTA_HELP: Final = "Privacy budget delta, far below 1 / number of records."
 GOAL_HELP: Final = "Goal of the planner: classify (accuracy) or table (pairs of columns)."
 CLASSES_HELP: Final = "Class list: a number K, names with commas, or @FILE."
+ROWS_HELP: Final = "Number of table rows in the folder, as `sample` makes them: rows.csv."
 CAP_HELP: Final = "Public bound on records per person, for a `ledger` of persons."
 FEATURES_MODEL_HELP: Final = "Your copy of the extractor's model; FILE:trust for a program (.pt2)."
 FEATURES_HELP: Final = "Public extractor, such as pixels, scattering, minilm or tabular:SPEC.json."

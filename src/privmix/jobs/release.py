@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -251,6 +251,10 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                 elif self.given_design is None:
                     chosen, config = self._chosen(config, progress)
                 plan, by_theory = self._calibrated(config), config.design.largest_degree(config) is not None
+        if self.with_rows is not None:
+            from privmix.jobs.sampling import check_rows
+
+            check_rows(self.with_rows, self.declared.label, self.reader, plan)
         if made is not None or self.given_design is None:
             # Moments need no cluster, and a user who lets the planner choose does not choose against it.
             engine = engine if engine in made_by(plan).engines else "local"
@@ -361,8 +365,18 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             picture=None if chosen is None else chosen.picture,
             auditor=self.auditor,
             series=self._step_for(planned),
+            table_rows=self._table_rows(planned),
             **given,
         )
+
+    def _table_rows(self, planned: Planned) -> Callable[[Any, Any], bytes] | None:
+        """Return what makes the table's rows of released arrays and mean, where they are to be in the folder."""
+        if self.with_rows is None:
+            return None
+        from privmix.jobs.sampling import rows_file
+
+        given = {"rows": self.with_rows, "label": self.declared.label}
+        return lambda beside, centre: rows_file(planned.plan, planned.extractor.spec(), beside, centre, **given)
 
     def read(self, planned: Planned, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for or where they would fill the memory; and whose they are."""

@@ -24,6 +24,7 @@ from privmix.jobs.options import (
     FEATURES_HELP,
     GOAL_HELP,
     LEDGER_HELP,
+    ROWS_HELP,
     STORE_HELP,
     Local,
 )
@@ -281,6 +282,7 @@ class ReleaseOptions(PlanOptions, RunOptions, OnceOptions):
     """Options of a release."""
 
     out: str | Path | None = option(None, "Folder to create.", needed=True)
+    with_rows: int | None = option(None, ROWS_HELP)
     private_count: bool = option(False, "Keep the record count private: estimate it, using 10% of the budget.", EXPERT)
     person_quantile: float | None = option(
         None, "Share of persons for a private estimate of K, such as 0.9.", PERSONS_PANEL

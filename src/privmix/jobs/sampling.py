@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from privmix.errors import InvalidInput, check_choice, check_integer
+from privmix.errors import InvalidInput, check_choice, check_integer, warn
+from privmix.features.base import Extractor
 from privmix.features.table_states import table_states
 from privmix.features.tabular import Tabular
 from privmix.jobs.planner import columns_of
-from privmix.jobs.private_tables import check_out, write_table
-from privmix.learning.table_model import FINE, ColumnStates, PairFit, Reals, TableModel, fit_table
-from privmix.planning.table import TableColumn, TableForecast, forecast_table, listed, untold_note
+from privmix.jobs.private_tables import WRITERS, check_out, write_table
+from privmix.learning.table_model import FINE, LARGEST_TABLE, ColumnStates, PairFit, Reals, TableModel, fit_table
+from privmix.planning.table import TableColumn, TableForecast, forecast_table, has_pairs, listed, untold_note
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
-from privmix.publication.dataset import HasDataset, ReleasedDataset
+from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import SecondMoments
 from privmix.releases.series_chain import dataset_of
 from privmix.shown import Shown
@@ -200,6 +202,7 @@ def sampled(
     place: Path | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    plan: Plan | None = None,
 ) -> SampledTable:
     """Rows of a release of a table; see :class:`privmix.commands.sample.Sample`."""
     if place is not None:
@@ -207,7 +210,7 @@ def sampled(
     dataset = dataset_of(release)
     label = getattr(release, "label", LABEL) if label is None else label
     tabular, moments = checked_table(dataset, records, label, seed)
-    plan, columns, every = plan_of(dataset), columns_of(tabular), table_states(tabular)
+    plan, columns, every = plan or plan_of(dataset), columns_of(tabular), table_states(tabular)
     tops = [one.features.max(axis=0) for one in every]
     spans = np.cumsum([len(top) for top in tops])[:-1]
     shares = [np.split(one, spans) for one in _value_shares(dataset, moments, plan, np.concatenate(tops))]
@@ -259,6 +262,43 @@ def sampled(
     return found
 
 
+def check_rows(rows: int, label: str, extractor: Extractor, plan: Plan) -> None:
+    """Raise unless a release of this plan and extractor has rows to add to its folder."""
+    check_integer("with_rows", rows, low=1, high=MOST_ROWS)
+    if not isinstance(extractor, Tabular) or not has_pairs(plan) or plan.dim > LARGEST_TABLE:
+        allowed = (
+            f"a release of a table (`features` tabular:SPEC.json) of at most {LARGEST_TABLE} features, of design "
+            "moments, class-moments, two-stage or three-stage"
+        )
+        raise InvalidInput("with_rows", rows, allowed)
+    if label in extractor.columns:
+        raise InvalidInput("with_rows", rows, "a label column that is no input")
+
+
+def rows_file(plan: Plan, extractor: Mapping[str, Any], beside: Any, centre: Any, rows: int, label: str) -> bytes:
+    """Return the rows of a release that is being made, as CSV; cautions are warnings."""
+    dataset = ReleasedDataset(
+        # Rows of the release are not used.
+        np.zeros((1, plan.dim), np.float32),
+        np.zeros((1, plan.num_classes), np.float32),
+        plan.design,
+        *(1, 0.0, 0.0),
+        plan.label_offset,
+        plan.classes,
+        RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm),
+        extractor,
+        input_shape=(1,),
+        release_id="",
+        beside=beside,
+    )
+    found = sampled(dataset, rows, label, 0, plan=plan)
+    for text in found.cautions:
+        warn(text)
+    content = BytesIO()
+    WRITERS[".csv"](found, content)
+    return content.getvalue()
+
+
 def plan_of(dataset: ReleasedDataset) -> Plan:
     """Return the plan that a release carried out."""
     if dataset.certificate is None:
@@ -276,7 +316,6 @@ def checked_table(
     tabular, moments = _table_of(dataset)
     if label in tabular.columns or not label:
         raise InvalidInput("label", label, "a name that no other column has: choose another one")
-    plan_of(dataset)
     return tabular, moments
 
 

@@ -112,7 +112,8 @@ def data_card(
     table = sampled and metadata and baseline and not before and has_pairs(plan)
     table = table and certificate["extractor"].get("name") == "tabular"
     learner = made_by(plan).learner
-    use = _names(certificate, plan.dim) + _use(learner) + _SAMPLE * table + _plain(plan, certificate) * plain
+    sample = _SAMPLE + _ROWS * any(item["file"] == "rows.csv" for item in certificate["files"])
+    use = _names(certificate, plan.dim) + _use(learner) + sample * table + _plain(plan, certificate) * plain
     about, choice = about_of(certificate), certificate.get("choice")
     classes = ", ".join(f"`{name}`" for name in plan.classes)
     kind = f"A differentially private release (design: {plan.design})"
@@ -265,6 +266,11 @@ def released_shares(plan: Plan, beside: Any) -> tuple[str, ...]:
     """Return sizes of the classes in words, by the stored form of released arrays."""
     found = None if beside is None else from_arrays(plan, to_arrays(plan, beside))
     return shares_in_words(found, plan.classes)
+
+
+_ROWS: Final = """
+`rows.csv` has such rows, made by the owner in the same way. `privmix verify` checks its hash, not its content.
+"""
 
 
 def mixes(plan: Plan) -> bool:

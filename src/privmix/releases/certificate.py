@@ -148,7 +148,7 @@ class ReleaseFields(common.CommonFields):
 
     of: ClassVar[str] = common.RELEASE
     file_names: ClassVar[re.Pattern[str]] = re.compile(
-        r"data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg|LICENSE\.txt"
+        r"data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg|LICENSE\.txt|rows\.csv"
     )
 
     epsilon_delta_curve: Annotated[list[Any], By(_check_curve, [[1.0]], [[0.0, 0.1], [1.0, 0.2]], [[0.0, "1"]])]

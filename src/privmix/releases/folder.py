@@ -28,6 +28,7 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.features.spec import arrays_beside
 from privmix.folders import FolderKind
 from privmix.held_folders import HeldFolder
+from privmix.planning.table import has_pairs
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
@@ -42,6 +43,8 @@ from privmix.untrusted import all_finite, check_listing, open_plain
 DATA_FOLDER: Final = "data"
 CARD_FILE: Final = "README.md"
 CENTRE_FILE: Final = "centre.safetensors"
+ROWS_FILE: Final = "rows.csv"
+"""Rows in a table's columns, sampled from the released numbers."""
 EXTRACTOR_FILE: Final = "extractor.safetensors"
 # Rows a shard; public, and a multiple of the row tile.
 SHARD_ROWS = 8192
@@ -81,7 +84,14 @@ def members(plan: Plan) -> tuple[Member, ...]:
         Member(CENTRE_FILE, lambda plan, _: plan.centred, lambda _: 1),
         Member(EXTRACTOR_FILE, lambda _, certificate: bool(arrays_beside(certificate["extractor"])), lambda _: 0),
         Member(LICENCE_FILE, lambda _, certificate: has_licence_file(certificate), lambda _: 0),
+        Member(ROWS_FILE, has_table_rows, lambda _: 0),
     )
+
+
+def has_table_rows(plan: Plan, certificate: Mapping[str, Any]) -> bool:
+    """Whether the certificate lists rows of a table, and the plan releases the table's pairs of columns."""
+    listed = any(item["file"] == ROWS_FILE for item in certificate["files"])
+    return listed and has_pairs(plan) and certificate["extractor"].get("name") == "tabular"
 
 
 def check_files(folder: Path, certificate: Mapping[str, Any], plan: Plan) -> None:

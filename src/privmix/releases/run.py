@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.named import check_plan
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
+from privmix.publication.second_moments import from_arrays, to_arrays
 from privmix.releases.card import data_card, mixes, released_shares
 from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_in_schema, read_certificate
 from privmix.releases.folder import (
@@ -42,6 +43,7 @@ from privmix.releases.folder import (
     DATA_FOLDER,
     EXTRACTOR_FILE,
     RELEASE_FOLDER,
+    ROWS_FILE,
     Journal,
     ShardWriter,
     file_hash,
@@ -72,6 +74,7 @@ class ReleaseRun(Run):
         extractor_arrays: arrays of the extractor.
         auditor: recipient of the sealed key at the end, if any.
         series: step of a series, whose key then makes the noise.
+        table_rows: makes rows of a table (CSV) of the released arrays and mean.
         in_ledger: mode of the budget to be charged once the run is there; None: as ``reservation`` states.
     """
 
@@ -93,6 +96,7 @@ class ReleaseRun(Run):
         about: About | None = None,
         auditor: Auditor | None = None,
         series: SeriesStep | None = None,
+        table_rows: Callable[[Any, Any], bytes] | None = None,
         in_ledger: str | None = None,
         streams: SecretStreams | None = None,
         extra: Mapping[str, Any] | None = None,
@@ -107,6 +111,7 @@ class ReleaseRun(Run):
         if auditor is not None and not resume:
             check_no_sealed_key(Path(out))
         self._plan, self._reservation, self._auditor, self._root = plan, reservation, auditor, ""
+        self._table_rows = table_rows
         self._series, self._members = series, frozenset(member.name for member in members(plan))
         self._carried = dict(extractor_arrays or {})
         check_carried(extractor, self._carried)
@@ -263,6 +268,11 @@ class ReleaseRun(Run):
         about = settings.get("about")
         if has_licence_file({"about": about or {}}):
             files.append({"file": LICENCE_FILE, "rows": 0, "sha256": file_hash(self.folder / LICENCE_FILE)})
+        if self._table_rows is not None:
+            released = from_arrays(self._plan, to_arrays(self._plan, engine.beside))
+            content = self._table_rows(released, engine.transform.centre)
+            held.write(ROWS_FILE, content, shared=True)
+            files.append({"file": ROWS_FILE, "rows": 0, "sha256": hashlib.sha256(content).hexdigest()})
         certificate = make_certificate(
             self._plan,
             extractor=settings["extractor"],

@@ -41,6 +41,7 @@ from privmix.releases.card import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, step_of, told_in_shards
 from privmix.releases.folder import (
     CARD_FILE,
+    ROWS_FILE,
     check_files,
     check_hash,
     check_shards,
@@ -51,7 +52,7 @@ from privmix.releases.folder import (
 )
 from privmix.releases.prior_evidence import obstacle, whitening_tests
 from privmix.rounding import rounded_down
-from privmix.untrusted import read_plain
+from privmix.untrusted import open_plain, read_plain
 
 UNCHECKED: Final = (
     "that the rows came from running this plan on the records: noise is tested as far as data cannot hide its absence",
@@ -100,6 +101,8 @@ def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, lap
             f"digits of {', '.join(name.removesuffix(UP_TO_ROUNDING) for name in loose)} below {ROUNDING:g} of the "
             "largest: they were rounded by another kind of machine than this one"
         )
+    if any(item["file"] == ROWS_FILE for item in certificate["files"]):
+        own.append(f"that {ROWS_FILE} was sampled from the released numbers: privmix sample makes rows of your own")
     if (why := obstacle(certificate["extractor"], tuple(certificate["input_shape"]))) is not None:
         own.append(why)
     found_open = (*UNCHECKED[:4], *own, *UNCHECKED[4:])
@@ -159,7 +162,8 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
     Formal guarantees:
         * Whole: the folder holds exactly the files that follow from the plan, plain ones. Every byte of them follows
           from the certificate, has the hash that it states, or, of the certificate itself, from its content.
-        * Nothing else: shards and arrays have one form, which holds the released numbers alone. Arrays that follow from
+        * Nothing else: shards and arrays have one form, which holds the released numbers alone. A table's ``rows.csv``
+          is checked by its hash, not its content. Arrays that follow from
           others (maps of later stages, whitenings by a procedural prior) are made again. On a machine that rounds
           otherwise they are compared by what they are, up to rounding.
         * Typed: each value of the certificate has its type, range and greatest length. The result's ``unchecked`` lists
@@ -247,6 +251,9 @@ def _check_pictures_and_licences(root: Path, certificate: Mapping[str, Any]) -> 
                 content = read_plain(root / name, name, most)
                 check_hash(item, hashlib.sha256(content).hexdigest())
                 check(content, name)
+        if item["file"] == ROWS_FILE:
+            with open_plain(root / ROWS_FILE, ROWS_FILE) as stream:
+                check_hash(item, hashlib.file_digest(stream, "sha256").hexdigest())
 
 
 def _check_numbers(root: Path, held: VerifiedFolder, progress: Progress) -> list[NoiseTest]:
