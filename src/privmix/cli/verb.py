@@ -31,8 +31,8 @@ _WORDS: Final = {bool: None, int: "N", float: "N", Path: "FILE"}
 _SHAPES: Final = {
     name: metavar
     for metavar, names in {
-        "DATA": "data public proxy reference synthetic pool validation held_out",
-        "FILE": "public_texts class_descriptions",
+        "DATA": "data public proxy reference synthetic pool validation held_out control",
+        "FILE": "public_texts class_descriptions schema",
         "FOLDER": "release",
         "K": "classes public_classes",
         "N": "epsilon",
