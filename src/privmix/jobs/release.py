@@ -375,8 +375,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             return None
         from privmix.jobs.sampling import rows_file
 
-        given = {"rows": self.with_rows, "label": self.declared.label}
-        return lambda beside, centre: rows_file(planned.plan, planned.extractor.spec(), beside, centre, **given)
+        plan, spec, rows, label = planned.plan, planned.extractor.spec(), self.with_rows, self.declared.label
+        return lambda beside, centre: rows_file(plan, spec, beside, centre, rows, label)
 
     def read(self, planned: Planned, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for or where they would fill the memory; and whose they are."""

@@ -79,16 +79,16 @@ def entries_of(
     spaced = {name for name, _ in pairs("number", asked.number, known)}
     said = [name for name, _ in pairs("integer", asked.integer, known)]
     for name in (*said, *(name for name in whole if name not in said)):
-        entry = found.get(name, {})
-        if name in said and not {"range", "bins"} & set(entry):
+        made = found.get(name, {})
+        if name in said and not {"range", "bins"} & set(made):
             raise InvalidInput("integer", name, "a column declared with number or bins")
-        if name in spaced and "bins" in entry:
-            low, high = entry["range"]
-            entry["bins"] = sorted({edge for edge in map(round, entry["bins"]) if low < edge <= high})
+        if name in spaced and "bins" in made:
+            low, high = made["range"]
+            made["bins"] = sorted({edge for edge in map(round, made["bins"]) if low < edge <= high})
         # A schema of integers adds to entries with whole bounds alone.
-        bounds = (*entry.get("range", ()), *entry.get("bins", ()))
+        bounds = (*made.get("range", ()), *made.get("bins", ()))
         if name in said or (bounds and all(float(bound).is_integer() for bound in bounds)):
-            entry["integer"] = True
+            made["integer"] = True
     for column in () if asked.look else gone:
         if column is not None and "ignore" in found.get(column, {"ignore": True}):
             raise InvalidInput("missing", column, "a declared column")

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, Final
 
@@ -225,7 +226,7 @@ def check_but_numbers(root: Path) -> VerifiedFolder:
         raise InvalidInput("certificate", "another layout", "the layout in which privmix writes it")
     # Cards of earlier versions name no features.
     beside = read_beside(root, plan, certificate)
-    cards = [data_card(plan, certificate, **edition).encode() for edition in EDITIONS]
+    cards = [data_card(plan, certificate, shares=(), **edition).encode() for edition in EDITIONS]
     cards.append(data_card(plan, certificate, shares=released_shares(plan, beside)).encode())
     if read_plain(root / CARD_FILE, CARD_FILE, max(map(len, cards))) not in cards:
         raise InvalidInput(CARD_FILE, "other content", "the data card that follows from the certificate")
@@ -253,6 +254,7 @@ def _check_pictures_and_licences(root: Path, certificate: Mapping[str, Any]) -> 
                 check(content, name)
         if item["file"] == ROWS_FILE:
             with open_plain(root / ROWS_FILE, ROWS_FILE) as stream:
+                assert isinstance(stream, BufferedReader)
                 check_hash(item, hashlib.file_digest(stream, "sha256").hexdigest())
 
 
