@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from privmix.commands.base import Command, function
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput
 from privmix.features.tabular import DRAFTED, PLACEHOLDER, DraftedColumns, Tabular
 from privmix.jobs.columns import TableColumns
 from privmix.jobs.options import NewFile, SpecOptions
@@ -142,11 +142,12 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         from privmix.data.header import WHOLE, columns_of
         from privmix.features.table_cells import token_of
         from privmix.jobs import table_words as words
+        from privmix.jobs.private_tables import check_out, write_table
         from privmix.jobs.table_schema import schema_entries
 
         place = None if self.out is None else Path(self.out)
         if place is not None:
-            _check_out(place, self.overwrite)
+            check_out(place, self.overwrite, [".json"])
         declared = self.as_columns()
         told = [
             (field, name, what)
@@ -204,7 +205,8 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         if used:
             Tabular(used)
         if place is not None:
-            _write(made, place)
+            # A draft from records is as private as they are until its owner publishes it.
+            write_table(made, place, {".json": _write}, private=made.looked)
         return made
 
 
@@ -225,29 +227,8 @@ def _warnings(headers: int, looked: bool) -> tuple[str, ...]:
     return (*([again] if headers else []), *([published] if looked else []))
 
 
-def _check_out(out: Path, overwrite: bool) -> None:
-    if out.suffix.lower() != ".json":
-        raise InvalidInput("out", str(out), "a file name that ends in .json")
-    from privmix.jobs.places import check_unpublished, check_writable
-
-    check_unpublished("out", out)
-    if out.is_dir() or out.is_symlink() or (out.exists() and not overwrite):
-        raise InvalidInput("out", str(out), "a file that does not exist yet (or `overwrite`, for a file)")
-    check_writable("out", out.parent)
-
-
-def _write(made: TableSpec, out: Path) -> None:
-    from privmix.held_folders import new_file
-    from privmix.private_files import file_mode
-
-    try:
-        # A draft from records is as private as they are until its owner publishes it.
-        with file_mode(private=made.looked):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            with new_file(out) as stream:
-                stream.write(made.to_json().encode())
-    except OSError as error:
-        raise StorageError(f"out: cannot write {out}: {error.strerror or type(error).__name__}") from None
+def _write(made: TableSpec, stream: IO[bytes]) -> None:
+    stream.write(made.to_json().encode())
 
 
 def _json(value: Any) -> str:

@@ -43,12 +43,12 @@ class Transform(ModelColumns, ModelFiles, NewFile, Command["Transformed"]):
     split: str | None = option(None, PART_HELP)
 
     def run(self, progress: Progress) -> Transformed:
-        from privmix.jobs.private_tables import check_out, write_table
+        from privmix.jobs.private_tables import WRITERS, check_out, write_table
         from privmix.jobs.release_folder import transformed
 
         place = None if self.out is None else Path(self.out)
         if place is not None:
-            check_out(place, self.overwrite, [".npy"])
+            check_out(place, self.overwrite, [".npy", *WRITERS])
         found = transformed(self.release, self.data, self.as_columns(), self.split, self.features_model, progress)
         result = replace(found, out=place)
         if place is not None:

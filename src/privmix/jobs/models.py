@@ -29,7 +29,6 @@ from privmix.held_folders import write_durably
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.kinds import kind_of
-from privmix.jobs.places import check_unpublished, check_writable
 from privmix.mechanisms.run_folder import storage_errors
 from privmix.shown import Bars, Shown
 
@@ -253,13 +252,11 @@ class Model(Shown):
         place = Path(out)
         if not is_trained(self.classifier):
             raise InvalidInput("model", "fitted on a release", "a trained model, which has a network")
+        from privmix.jobs.private_tables import check_out
         from privmix.training.trained import FORMS
 
         ending = check_choice("ending of out", place.suffix.lower(), FORMS)
-        check_unpublished("out", place)
-        if place.is_dir() or place.is_symlink() or (place.exists() and not overwrite):
-            raise InvalidInput("out", str(place), "a file that does not exist yet (or `overwrite`, for a file)")
-        check_writable("out", place.parent)
+        check_out(place, overwrite, [ending])
         with storage_errors("out", "write", place):
             place.parent.mkdir(parents=True, exist_ok=True)
             write_durably(place, FORMS[ending](self.classifier))

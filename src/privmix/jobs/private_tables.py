@@ -39,9 +39,9 @@ class Tabled(Protocol):
 Writer = Callable[[Any, IO[bytes]], None]
 
 
-def check_out(out: Path, overwrite: bool, more: Sequence[str] = ()) -> None:
-    """Raise unless a table can be written there; `more`: endings in addition to those of tables."""
-    endings = (*more, *WRITERS)
+def check_out(out: Path, overwrite: bool, endings: Sequence[str] | None = None) -> None:
+    """Raise unless a file can be written there; default `endings`: those of tables."""
+    endings = tuple(WRITERS) if endings is None else endings
     if out.suffix.lower() not in endings:
         raise InvalidInput("out", str(out), "a file name that ends in " + ", ".join(endings))
     check_unpublished("out", out)
@@ -50,7 +50,7 @@ def check_out(out: Path, overwrite: bool, more: Sequence[str] = ()) -> None:
     check_writable("out", out.parent)
 
 
-def write_table(found: Tabled, out: Path, more: Mapping[str, Writer] | None = None, *, private: bool = True) -> None:
+def write_table(found: Any, out: Path, more: Mapping[str, Writer] | None = None, *, private: bool = True) -> None:
     """Write the file, by its ending (`more`: writers of further endings); `private`: for its owner alone."""
     writer = {**WRITERS, **(more or {})}[out.suffix.lower()]
     try:

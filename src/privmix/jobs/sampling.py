@@ -265,11 +265,9 @@ def sampled(
 def check_rows(rows: int, label: str, extractor: Extractor, plan: Plan) -> None:
     """Raise unless a release of this plan and extractor has rows to add to its folder."""
     check_integer("with_rows", rows, low=1, high=MOST_ROWS)
+    designs = "design moments, class-moments, two-stage or three-stage"
     if not isinstance(extractor, Tabular) or not has_pairs(plan) or plan.dim > LARGEST_TABLE:
-        allowed = (
-            f"a release of a table (`features` tabular:SPEC.json) of at most {LARGEST_TABLE} features, of design "
-            "moments, class-moments, two-stage or three-stage"
-        )
+        allowed = f"{designs} of a table (`features` tabular:SPEC.json) of at most {LARGEST_TABLE} features"
         raise InvalidInput("with_rows", rows, allowed)
     if label in extractor.columns:
         raise InvalidInput("with_rows", rows, "a label column that is no input")
