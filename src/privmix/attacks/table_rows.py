@@ -104,8 +104,8 @@ def attack_rows(
         _linking(rows, (inside, outside), generator),
         _inferring(rows, (inside, outside), sizes, generator),
     ]
-    scored = (likelihood_ratio(model, part[:_MOST_SCORED]) for part in (inside, outside))
-    return RowAttacks(tuple(found), auc_interval(*scored))
+    mine, others = (likelihood_ratio(model, part[:_MOST_SCORED]) for part in (inside, outside))
+    return RowAttacks(tuple(found), auc_interval(mine, others))
 
 
 def check_control(released: Places, control: Places) -> None:
@@ -132,7 +132,7 @@ def likelihood_ratio(model: TableModel, records: Places) -> NDArray[np.float64]:
 def _singling_out(rows: Places, groups: Sequence[Places], generator: np.random.Generator) -> RowAttack:
     """Guess that a combination of values that one row has is of one record."""
     guesses, right, naive = 0, np.zeros(len(groups)), 0
-    weights = generator.integers(2**63, size=rows.shape[1], dtype=np.uint64)
+    weights = np.asarray(generator.integers(2**63, size=rows.shape[1], dtype=np.uint64))
     for _ in range(GUESSES):
         columns = generator.permutation(rows.shape[1])[: generator.integers(1, rows.shape[1] + 1)]
         # A hash of the values: combinations of many columns have no number of their own.
@@ -165,7 +165,7 @@ def _inferring(
     rows: Places, groups: Sequence[Places], sizes: Sequence[int], generator: np.random.Generator
 ) -> RowAttack:
     """Guess a record's value in one column by the rows that are nearest in all others."""
-    right, naive, guesses = np.zeros(len(groups)), 0, 0
+    right, naive, guesses = np.zeros(len(groups)), 0.0, 0
     for turn, start in enumerate(range(0, min(GUESSES, len(groups[0])), _BLOCK)):
         secret = turn % rows.shape[1]
         known = np.delete(np.arange(rows.shape[1]), secret)

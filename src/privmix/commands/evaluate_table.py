@@ -129,7 +129,9 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         sizes = [*(len(one.shares) for one in states), len(facts.classes)]
         made = np.column_stack([_places(_encoded(rows, extractor), extractor), _labels(rows, facts.classes)])
         names = [*(one.name for one in states), rows.label]
-        attacks = attack_rows(made, rows.model, *real, sizes, self.seed) if self.control is not None else None
+        attacks = (
+            attack_rows(made, rows.model, real[0], real[1], sizes, self.seed) if self.control is not None else None
+        )
         return TableEvaluation(table_quality(made, real[0], sizes, names), len(real[0]), rows, attacks)
 
 

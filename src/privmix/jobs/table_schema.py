@@ -57,7 +57,7 @@ def _read(given: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
 def _entry(one: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a field declares; nothing where bounds or values are missing."""
     kind, limits = one.get("type", "string"), one.get("constraints") or {}
-    bounds = [limits.get("minimum"), limits.get("maximum")]
+    bounds: list[Any] = [limits.get("minimum"), limits.get("maximum")]
     if limits.get("unique"):
         return {"ignore": True}
     if values := limits.get("enum", one.get("categories")):

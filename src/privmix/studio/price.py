@@ -263,8 +263,9 @@ class Forecasts:
 
 def forecast_of(facts: DataFacts, tell: Callable[[RunningForecast], None]) -> RunningForecast:
     """Predict accuracy or AUC against epsilon. After each step it calls `tell`, whose exceptions end the work."""
-    uneven = {"class_shares": facts.shares, "auc": facts.attainable}
-    assumed = Assumptions(**uneven) if facts.shares else Assumptions(attainable=facts.attainable)
+    assumed = Assumptions(attainable=facts.attainable)
+    if facts.shares:
+        assumed = Assumptions(class_shares=facts.shares, auc=facts.attainable)
     model, words = declared_model(facts.config, assumed, parse_features(facts.features))
     found = RunningForecast()
     if facts.epsilon is not None:
