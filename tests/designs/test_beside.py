@@ -54,8 +54,6 @@ class SumsPlan(BasePlan):
 @dataclass(frozen=True)
 class ClassSums(Design[SumsPlan]):
     name = "class-sums"
-    words = "a row is the mean of a class"
-    draws = "sums of all records of each class"
     released = "class sums"
     lost = "Sums hold nothing beyond means."
     engines: ClassVar = {"local": f"{__name__}:SumsEngine"}

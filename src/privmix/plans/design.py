@@ -77,15 +77,11 @@ class DesignTexts(ABC, Generic[P]):
     """Statements on a design and its plans, for certificates, data cards and terminals.
 
     Attributes:
-        words: what a row is, for the data card.
-        draws: how members of a row are drawn, for the assessment.
         lost: what the released form does not keep, for the assessment.
         released: what is released in addition to rows; empty where there is nothing else.
         statements: further sentences of the certificate.
     """
 
-    words: ClassVar[str] = ""
-    draws: ClassVar[str] = ""
     lost: ClassVar[str] = ""
     released: ClassVar[str] = ""
     statements: ClassVar[tuple[str, ...]] = ()

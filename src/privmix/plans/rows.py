@@ -207,12 +207,16 @@ class RowDesign(Design[ReleasePlan]):
     """A design whose rows are noisy sums of records.
 
     Attributes:
+        words: what a row is, for the data card.
+        draws: how members of a row are drawn, for the assessment.
         public_labels: whether a row's label follows from its number alone, so that it needs no noise.
         averages: whether rows are sums of records divided by a constant, so that all members have one weight.
         parts: the plan's fields that it uses, of those that not all designs do.
         noises: its kinds of noise.
     """
 
+    words: ClassVar[str]
+    draws: ClassVar[str]
     public_labels: ClassVar[bool] = False
     averages: ClassVar[bool] = True
     parts: ClassVar[frozenset[str]] = frozenset()

@@ -65,7 +65,6 @@ class ClassMoments(Moments):
     name = "class-moments"
     persons = True
     worst_case = "privmix.designs.moments.class_audit:class_moments_case"
-    draws = "second moments of each class, cross moments and label sums of all records"
     labels: ClassVar[Mapping[str, str]] = {}
     plan_type: ClassVar[type[MomentsPlan]] = ClassMomentsPlan
     engines: ClassVar[Mapping[str, str]] = dict.fromkeys(

@@ -124,8 +124,6 @@ class Moments(SumDesign[MomentsPlan]):
     name = "moments"
     persons = True
     worst_case = "privmix.designs.moments.audit:moments_case"
-    words = "samples of a Gaussian mixture that has the released moments"
-    draws = "second moments, cross moments and label sums of all records"
     labels: ClassVar[Mapping[str, str]] = {"moments": "second moments"}
     learner = "discriminant"
     file = "moments.safetensors"

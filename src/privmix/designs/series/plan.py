@@ -126,7 +126,6 @@ class MomentsSeries(Moments):
     persons = False
     in_series = True
     worst_case = "privmix.designs.series.worst_case:series_case"
-    draws = "second moments, cross moments and label sums of the records of all steps so far"
     labels: ClassVar[Mapping[str, str]] = {}
     plan_type: ClassVar[type[MomentsPlan]] = SeriesPlan
     engines: ClassVar[Mapping[str, str]] = {"local": "privmix.designs.series.engine:SeriesEngine"}

@@ -108,7 +108,6 @@ class ThreeStage(TwoStage):
     name = "three-stage"
     persons = True
     worst_case = "privmix.designs.stages.worst_case:three_stage_case"
-    draws = "second moments, then the scatter within classes, then that of each class, of all records"
     labels: ClassVar[Mapping[str, str]] = {"three-stage": "moments in three stages"}
     # The forecast gain of shapes already excludes an error: the margin of two stages is enough.
     margins: ClassVar[tuple[float, float]] = (0.05, 0.1)

@@ -192,8 +192,6 @@ class TwoStage(SumDesign[TwoStagePlan]):
     name = "two-stage"
     persons = True
     worst_case = "privmix.designs.stages.worst_case:two_stage_case"
-    words = "samples of a Gaussian mixture that has the moments released first"
-    draws = "second moments, then the scatter within classes, of all records"
     labels: ClassVar[Mapping[str, str]] = {"two-stage": "moments in two stages"}
     learner = "two-stage"
     file = "moments.safetensors"

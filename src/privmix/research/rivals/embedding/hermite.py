@@ -87,8 +87,6 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     name = "hermite"
     persons = True
     worst_case = "privmix.research.rivals.embedding.worst_case:hermite_case"
-    words = "samples of a generator fitted to released class means of Hermite features"
-    draws = "Hermite features of all records, summed by class"
     plan_type: ClassVar[type[HermitePlan]] = HermitePlan
     feature_map = "privmix.research.rivals.embedding.feature_maps:HermiteMap"
     lost = "Sums of Hermite features hold smoothed densities of single features and of some pairs, by class."

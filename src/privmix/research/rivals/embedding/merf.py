@@ -67,8 +67,6 @@ class Merf(EmbeddingDesign[MerfPlan]):
     name = "merf"
     persons = True
     worst_case = "privmix.research.rivals.embedding.worst_case:merf_case"
-    words = "samples of a generator fitted to released class means of random Fourier features"
-    draws = "random Fourier features of all records, summed by class"
     plan_type: ClassVar[type[MerfPlan]] = MerfPlan
     feature_map = "privmix.research.rivals.embedding.feature_maps:FourierMap"
     lost = "Sums of random Fourier features hold a smoothed density of each class, and nothing finer than the kernel."
