@@ -118,11 +118,12 @@ def test_model_card_inspection_and_report_state_the_sizes_of_classes_in_the_same
         assert f"\n{said}\n{always}\n" in (folder / "README.md").read_text()
         assert pm.inspect(folder).facts["class shares"] == f"{said}; {always}"
         assert folder_guarantee(folder).content["shares"] == [said, always]
-        found = re.findall(r"(no|yes) about ([\d.]+)% \(give or take ([\d.]+)\)", said)
-        assert [name for name, *_ in found] == ["no", "yes"]
-        for (_, share, error), real in zip(found, (88, 12), strict=True):
+        found = re.findall(r"(no|yes) about ([\d.]+)%", said)
+        (error,) = re.findall(r"\(each give or take ([\d.]+)\)", said)
+        assert [name for name, _ in found] == ["no", "yes"]
+        for (_, share), real in zip(found, (88, 12), strict=True):
             # A deviation is half of what is stated, about.
-            assert abs(float(share) - real) < 3.5 * float(error) < 30
+            assert abs(float(share) - real) < 3.5 * float(error) < 35
         assert f"{found[0][1]}%" in always
         assert float(found[0][1]) + float(found[1][1]) == pytest.approx(100)
     # Words of a card are those of the arrays next to it.
@@ -132,3 +133,15 @@ def test_model_card_inspection_and_report_state_the_sizes_of_classes_in_the_same
     rare = pm.release((x, np.arange(2_000) < 20), design="moments:count_share=0.2", **{**given, "epsilon": 8})
     assert re.search(r"yes about (0\.\d|1\.\d)%", pm.fit(rare).details[0])
     assert pm.fit(pm.release((x, y), design="poisson", rows=500, **given)).details == ()
+    # A declared number of records may be wrong, and the sums do not show it.
+    assert pm.fit(pm.release((x, y), design="moments", records=4_000, **given)).details == ()
+
+
+def test_no_class_of_many_equal_ones_is_called_frequent() -> None:
+    """The largest of 100 noisy shares is beyond their joint error in one run of 20; in over 10 below 1e-9."""
+    x, y = np.zeros((1_000, 4), np.float32), np.arange(1_000) % 100
+    stated = 0
+    for seed in range(20):
+        given: dict[str, Any] = {"classes": 100, "epsilon": 1, "delta": 1e-5, "features": "identity", "seed": seed}
+        stated += len(pm.fit(pm.release((x, y), design="moments", **given)).details) == 2
+    assert stated <= 10

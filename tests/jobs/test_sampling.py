@@ -280,6 +280,8 @@ def test_rows_in_the_folder_are_those_that_a_recipient_samples(
         assert "--with-rows" in capsys.readouterr().err
         assert not (tmp_path / "REL").exists()
     assert run([*line, "--design", "moments", "--with-rows", "40"]) == 0
+    # The header of the rows is public from here on.
+    assert "columns ward, age, smoker, ill; classes" in capsys.readouterr().out
     folder = tmp_path / "REL"
     pm.sample(folder, 40, label="ill", out=tmp_path / "rows.csv")
     assert (folder / "rows.csv").read_bytes() == (tmp_path / "rows.csv").read_bytes()
@@ -314,7 +316,7 @@ def test_the_card_says_how_rows_are_made_and_cards_of_before_hold(
     folder = release.save(tmp_path / "REL")
     assert "privmix sample THIS_FOLDER --out rows.csv" in (folder / "README.md").read_text()
     assert pm.verify(folder)
-    card = data_card(release.plan, release.certificate.to_dict(), sampled=False, titled=False)
+    card = data_card(release.plan, release.certificate.to_dict(), sampled=False, titled=False, plain=False)
     assert "privmix sample" not in card
     (folder / "README.md").write_text(card)
     assert pm.verify(folder)

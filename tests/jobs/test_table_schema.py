@@ -102,6 +102,9 @@ def test_other_files_are_refused(schema: Any) -> None:
         {"constraints": {"enum": 3}},
         {"categories": [{"label": "a"}]},
         {"missingValues": 3},
+        {"missingValues": "NA"},
+        {"constraints": {"minimum": 0, "maximum": float("inf")}},
+        {"type": "boolean", "trueValues": ["J"]},
     ],
 )
 def test_fields_of_another_form_are_refused(more: dict[str, Any]) -> None:

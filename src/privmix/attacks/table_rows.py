@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from privmix.attacks.membership.scores import auc_interval
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, Unquoted
 from privmix.learning.table_model import TableModel
 
 Places = NDArray[np.int64]
@@ -26,6 +27,10 @@ GUESSES: Final = 1000
 """Guesses of each attack about records, and about the control."""
 
 LEAST_CONTROL: Final = 100
+# A smaller control, and as few of the data, would hide that a record is singled out.
+_MOST_TIMES: Final = 4
+# Standard deviations by which more of the control than by chance may be in the data; splits that a spread is taken of.
+_ODD, _SPLITS = 6.0, 200
 # Rows that attacks search, records that membership is scored of, and nearest rows that count.
 _MOST_ROWS, _MOST_SCORED, _NEAREST = 50_000, 10_000, 10
 # Targets that are compared with all rows at once.
@@ -35,30 +40,26 @@ _TINY: Final = 1e-12
 
 @dataclass(frozen=True)
 class RowAttack:
-    """Share of right guesses about released records, about the control, and by a ``naive`` guess without rows."""
+    """Share of right guesses about released records, about the control, and by a ``naive`` guess without rows.
+
+    ``interval``: of the difference between released records and control, 95%.
+    """
 
     name: str
     guesses: int
     released: float
     control: float
     naive: float
+    interval: tuple[float, float]
 
     @property
     def risk(self) -> float:
         """Share of guesses that fail on the control and are right on released records; about 0 without a leak."""
         return (self.released - self.control) / (1 - self.control) if self.control < 1 else 0.0
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Return the 95% interval of the difference between released records and control (Newcombe 1998)."""
-        one, other = (_wilson(share, self.guesses) for share in (self.released, self.control))
-        low = math.hypot(self.released - one[0], other[1] - self.control)
-        high = math.hypot(one[1] - self.released, self.control - other[0])
-        gap = self.released - self.control
-        return gap - low, gap + high
-
     def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "risk": self.risk, "difference_interval_95": list(self.interval)}
+        found = {name: value for name, value in vars(self).items() if name != "interval"}
+        return {**found, "risk": self.risk, "difference_interval_95": list(self.interval)}
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ def attack_rows(
         * Silent: figures are shares of all guesses, and name no record.
     """
     check_control(released, control)
-    few = min(len(released), len(control), _MOST_ROWS)
     generator = np.random.default_rng(seed)
+    few = min(len(released), len(control))
     inside, outside = (part[generator.choice(len(part), few, replace=False)] for part in (released, control))
     rows = rows[generator.choice(len(rows), min(len(rows), _MOST_ROWS), replace=False)]
     found = [
@@ -109,12 +110,21 @@ def attack_rows(
 
 
 def check_control(released: Places, control: Places) -> None:
-    """Raise :class:`InvalidInput` where records are too few to attack, or both are the same."""
-    few = min(len(released), len(control))
-    if few < LEAST_CONTROL:
-        raise InvalidInput("control", few, f"{LEAST_CONTROL} records at least, and as many in the data")
-    if np.array_equal(np.sort(released, axis=0), np.sort(control, axis=0)):
-        raise InvalidInput("control", "the data", "records that are not in the release")
+    """Raise :class:`InvalidInput` where the control is too small, or holds records of the data."""
+    least = max(LEAST_CONTROL, math.ceil(len(released) / _MOST_TIMES))
+    if len(control) < least or len(released) < LEAST_CONTROL:
+        allowed = f"{least} records at least, a quarter of the data, and {LEAST_CONTROL} in the data"
+        raise InvalidInput("control", len(control), allowed)
+    # By chance as large a share of the control is in the data as is repeated within the data.
+    weights = _weights(released.shape[1], np.random.default_rng(0))
+    keys = [part.astype(np.uint64) @ weights for part in (released, control)]
+    values, counts = np.unique(keys[0], return_counts=True)
+    repeated = float(counts[counts > 1].sum() / len(released))
+    seen = float(np.isin(keys[1], values).mean())
+    spread = math.sqrt(max(repeated * (1 - repeated), 1 / least) * (1 / len(released) + 1 / len(control)))
+    if seen - repeated > _ODD * spread or np.array_equal(np.sort(keys[0]), np.sort(keys[1])):
+        shown = f"{100 * seen:.1f}% of its records are in the data, where {100 * repeated:.1f}% would be by chance"
+        raise InvalidInput("control", Unquoted(shown), "records of the same kind that are not in the release")
 
 
 def likelihood_ratio(model: TableModel, records: Places) -> NDArray[np.float64]:
@@ -131,21 +141,42 @@ def likelihood_ratio(model: TableModel, records: Places) -> NDArray[np.float64]:
 
 def _singling_out(rows: Places, groups: Sequence[Places], generator: np.random.Generator) -> RowAttack:
     """Guess that a combination of values that one row has is of one record."""
-    guesses, right, naive = 0, np.zeros(len(groups)), 0
-    weights = np.asarray(generator.integers(2**63, size=rows.shape[1], dtype=np.uint64))
+    weights, count = _weights(rows.shape[1], generator), len(groups[0])
+    pooled, right, naive = np.concatenate(groups), list[NDArray[np.int64]](), 0
+    made: set[tuple[bytes, int]] = set()
     for _ in range(GUESSES):
-        columns = generator.permutation(rows.shape[1])[: generator.integers(1, rows.shape[1] + 1)]
+        columns = np.sort(generator.permutation(rows.shape[1])[: generator.integers(1, rows.shape[1] + 1)])
         # A hash of the values: combinations of many columns have no number of their own.
-        mine, *theirs = (part[:, columns].astype(np.uint64) @ weights[columns] for part in (rows, *groups))
+        mine, theirs = (part[:, columns].astype(np.uint64) @ weights[columns] for part in (rows, pooled))
         values, counts = np.unique(mine, return_counts=True)
         if not (alone := values[counts == 1]).size:
             continue
-        guesses += 1
         guess = generator.choice(alone)
-        right += [np.count_nonzero(part == guess) == 1 for part in theirs]
+        if (key := (columns.tobytes(), int(guess))) in made:
+            continue
+        made.add(key)
+        right.append(np.flatnonzero(theirs == guess))
         blind = np.array([generator.choice(rows[:, column]) for column in columns]).astype(np.uint64) @ weights[columns]
-        naive += int(np.count_nonzero(theirs[0] == blind) == 1)
-    return _shares("singling out", guesses, right, naive)
+        naive += int(np.count_nonzero(theirs[:count] == blind) == 1)
+    # Guesses share records: the spread of their difference is that under other halves of the same records.
+    of_data = np.arange(len(pooled)) < count
+    gap = partial(_gap, right)
+    spread = float(np.std([gap(generator.permutation(of_data)) for _ in range(_SPLITS)])) if right else 0.0
+    found = _shares("singling out", len(right), np.array(_alone(right, of_data)), naive)
+    difference, half = found.released - found.control, float(norm.isf(0.025)) * spread
+    return replace(found, interval=(difference - half, difference + half))
+
+
+def _alone(right: Sequence[NDArray[np.int64]], of_data: NDArray[np.bool_]) -> tuple[int, int]:
+    """Return how many guesses are of one record of the data, and of one other record."""
+    inside = np.array([np.count_nonzero(of_data[places]) for places in right], np.int64)
+    outside = np.array([len(places) for places in right], np.int64) - inside
+    return int(np.count_nonzero(inside == 1)), int(np.count_nonzero(outside == 1))
+
+
+def _gap(right: Sequence[NDArray[np.int64]], of_data: NDArray[np.bool_]) -> float:
+    one, other = _alone(right, of_data)
+    return (one - other) / len(right)
 
 
 def _linking(rows: Places, groups: Sequence[Places], generator: np.random.Generator) -> RowAttack:
@@ -180,9 +211,21 @@ def _inferring(
     return _shares("inferring a column", guesses, right, naive)
 
 
-def _shares(name: str, guesses: int, right: NDArray[np.float64], naive: float) -> RowAttack:
+def _shares(name: str, guesses: int, right: NDArray[Any], naive: float) -> RowAttack:
     released, control, blind = (float(one) / max(guesses, 1) for one in (*right, naive))
-    return RowAttack(name, guesses, released, control, blind)
+    return RowAttack(name, guesses, released, control, blind, _difference(released, control, guesses))
+
+
+def _difference(released: float, control: float, guesses: int) -> tuple[float, float]:
+    """Return the 95% interval of the difference of two shares (Newcombe 1998)."""
+    one, other = (_wilson(share, guesses) for share in (released, control))
+    low = math.hypot(released - one[0], other[1] - control)
+    high = math.hypot(one[1] - released, control - other[0])
+    return released - control - low, released - control + high
+
+
+def _weights(columns: int, generator: np.random.Generator) -> NDArray[np.uint64]:
+    return np.asarray(generator.integers(2**63, size=columns, dtype=np.uint64))
 
 
 def _nearest(

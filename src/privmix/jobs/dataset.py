@@ -152,7 +152,7 @@ class Dataset:
         self._check_same(self.origin, made_from)
 
     def check_charged(self, files: tuple[str, ...]) -> None:
-        """Raise if the files that were read are not those with these hashes, which a budget was charged for."""
+        """Raise unless files that were read still have these hashes, which a budget was charged for."""
         if files:
             self._check_same(self.contents, files)
 

@@ -25,6 +25,7 @@ from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner
 from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.model_io import MODEL_FOLDER
+from privmix.plans.named import plan_from_dict
 from privmix.plans.registry import design_named
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
@@ -102,7 +103,8 @@ def fitted(
             held = _watched(dataset, extractor, how.validation, how.validation_split, how.as_columns())
     watched = {"validation": held} if learner.in_epochs else {}
     learner.fit(dataset, progress=tell, prior=prior, **watched)
-    told = shares_in_words(dataset.beside, dataset.classes)
+    known = dataset.certificate
+    told = () if known is None else shares_in_words(plan_from_dict(known["plan"]), dataset.beside)
     found = Model(learner, how.features_model, told)
     if how.out is not None:
         found.save(how.out, overwrite=how.overwrite)

@@ -152,7 +152,7 @@ def _of_release(folder: Path, certificate: Certificate) -> Inspection:
 
 def _shares(folder: Path, certificate: Certificate, plan: Plan) -> tuple[str, ...]:
     """Return sizes of the classes in words, by released sums."""
-    return shares_in_words(read_beside(folder, plan, certificate), plan.classes)
+    return shares_in_words(plan, read_beside(folder, plan, certificate))
 
 
 def _of_model(model: TrainedModel) -> Inspection:

@@ -77,7 +77,7 @@ class Job(ABC, Generic[P, R]):
         * One charge: a run is on disk before it is charged, under an id of its own. However it ends, it goes on, and is
           charged once; and only with the data that it began with. One whose records were refused before anything was
           drawn goes on with corrected ones, under a fresh key. A job without a place is charged again after a kill.
-        * The charged data: files that are replaced between their charge and the last look at them end the job.
+        * The charged data: files that are not those of the charge once they were read end the job.
         * One plan: what is charged, carried out and certified is the same plan, which this very job made, and it is
           carried out once.
         * One seed: a run goes on with the seed that it began with, or without one; none goes with a ledger.

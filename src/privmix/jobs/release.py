@@ -47,6 +47,7 @@ from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
 from privmix.plans.rows import ReleasePlan
 from privmix.progress import Progress, silent
+from privmix.releases.folder import ROWS_FILE
 from privmix.releases.run import ReleaseRun
 from privmix.releases.series import SeriesStep
 from privmix.rounding import exact
@@ -106,7 +107,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
     @property
     def told(self) -> tuple[str, ...]:
         """Notes on its making, a line each: the reason for the plan, and the place of the sealed key."""
-        names = f"{PUBLISHED_NAMES}: {shown_names(self.job.opened.published_names)}"
+        names = f"{PUBLISHED_NAMES}: {shown_names(self.job.published_names)}"
         found = [*([f"design: {self.reasons[0]}"] if self.reasons else []), names]
         if (auditor := self.job.auditor) is not None:
             told = f"for {auditor.terms.whom} until {auditor.until}: give it to no other person"
@@ -163,7 +164,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             **({} if self.plan.per_person is None else {"unit": unit_of(self.plan).one}),
             "choice": None if self.choice is None else self.choice.to_dict(),
             **({} if self.table is None else {"table": self.table.to_dict()}),
-            "published_names": self.job.opened.published_names,
+            "published_names": self.job.published_names,
         }
 
     def facts(self) -> dict[str, str]:
@@ -182,7 +183,8 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             "design": plan.design,
             f"{plan.counted}, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
             **design_facts(plan),
-            PUBLISHED_NAMES: shown_names(self.job.opened.published_names),
+            **({} if job.with_rows is None else {"rows of the table": f"{job.with_rows:,}, in {ROWS_FILE}"}),
+            PUBLISHED_NAMES: shown_names(self.job.published_names),
         }
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
@@ -212,6 +214,12 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     made: ClassVar[str] = "release"
     runs: ClassVar[type[Run] | None] = ReleaseRun
+
+    @property
+    def published_names(self) -> dict[str, list[str]]:
+        """Names in the data that the release states; rows of the table have the label column's, too."""
+        found = self.opened.published_names
+        return found if self.with_rows is None else {**found, "columns": [*found["columns"], self.declared.label]}
 
     def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
         """Make the plan from public facts, after all checks; `made` by a job of the same settings is reused."""

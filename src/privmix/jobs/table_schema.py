@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -27,8 +28,8 @@ def schema_entries(given: str | Path | Mapping[str, Any]) -> dict[str, dict[str,
             raise InvalidInput("schema", "a field without a name", "a Table Schema: fields, each with a name")
         try:
             entry, required = _entry(one), bool((one.get("constraints") or {}).get("required"))
-            tokens = [str(text) for text in one.get("missingValues", schema.get("missingValues", ())) if text != ""]
-        except (AttributeError, KeyError, TypeError, ValueError):
+            tokens = _texts(one.get("missingValues", schema.get("missingValues", [])))
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             raise InvalidInput(f"schema of column {one['name']}", "another form", "a field of a Table Schema") from None
         if entry:
             absent = "ignore" not in entry and not required
@@ -41,7 +42,7 @@ def schema_entries(given: str | Path | Mapping[str, Any]) -> dict[str, dict[str,
 def _read(given: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(given, str | Path):
         try:
-            given = parse_json(Path(given).expanduser().read_bytes(), "schema")
+            given = parse_json(Path(given).expanduser().read_bytes().removeprefix(codecs.BOM_UTF8), "schema")
         except OSError as error:
             raise StorageError(f"schema: {error.strerror or 'cannot be read'}") from None
     found: Any = given
@@ -61,11 +62,13 @@ def _entry(one: Mapping[str, Any]) -> dict[str, Any]:
     if limits.get("unique"):
         return {"ignore": True}
     if values := limits.get("enum", one.get("categories")):
-        listed = [value["value"] if isinstance(value, Mapping) else value for value in values]
+        listed = [_value(value) for value in values]
         return {"ordinal" if one.get("categoriesOrdered") else "categories": listed}
     if kind == "boolean":
-        texts = [one.get("trueValues"), one.get("falseValues")]
-        return {"boolean": True if None in texts else {"true": texts[0], "false": texts[1]}}
+        texts = {name: one[f"{name}Values"] for name in ("true", "false") if f"{name}Values" in one}
+        if len(texts) == 1:
+            raise ValueError("texts of one truth value alone")
+        return {"boolean": texts or True}
     if None in bounds:
         return {}
     if kind in _NUMBERS:
@@ -76,3 +79,14 @@ def _entry(one: Mapping[str, Any]) -> dict[str, Any]:
         written = {} if one.get("format", "default") in ("default", "any") else {"format": one["format"]}
         return {"date": [str(value)[: len("2015-01-31")] for value in bounds], **written}
     return {}
+
+
+def _value(one: Any) -> Any:
+    return one["value"] if isinstance(one, Mapping) else one
+
+
+def _texts(given: Any) -> list[str]:
+    """Return texts of missing values, but for the empty one; version 2 has them as objects, too."""
+    if isinstance(given, str):
+        raise TypeError("a text, not a list")
+    return [str(text) for text in map(_value, given) if text != ""]

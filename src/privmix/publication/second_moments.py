@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, Final, Self
 
 import numpy as np
@@ -58,8 +59,8 @@ def to_arrays(plan: Plan, beside: Any) -> Arrays:
 
 _BLOCK = 1024
 _SMALL = 64
-# Classes whose shares are put in words, and the normal quantile of the error stated with them.
-_MOST_CLASSES, _NORMAL_95 = 5, 1.96
+# Classes whose shares are put in words, and the chance that a stated error does not hold.
+_MOST_CLASSES, _WRONG = 5, 0.05
 # Every class keeps at least this part of an equal share of the records.
 _FEWEST = 0.1
 # Standard deviations of classes' shares that are weighed, in equal shares: the least, and how many.
@@ -186,20 +187,25 @@ class ClassSecondMoments(SecondMoments):
         return self.class_second
 
 
-def shares_in_words(beside: Any, classes: Sequence[str]) -> tuple[str, ...]:
-    """Return sizes of the classes by released label sums, in words; empty for releases without them."""
-    if not isinstance(beside, SecondMoments):
+def shares_in_words(plan: Any, beside: Any) -> tuple[str, ...]:
+    """Return sizes of the classes by released label sums, in words; empty where a release does not show them."""
+    # Label sums less their offset do not show how many records there are: without an exact count shares are unknown.
+    loose = plan.records_declared or plan.records_noise_multiplier is not None or plan.per_person is not None
+    if loose or not isinstance(beside, SecondMoments):
         return ()
     told = beside.label_sums.astype(np.float64) / beside.records
-    # The number of records is public: shares add up to 1.
     shares = np.clip(told - told.mean() + 1 / len(told), 0, 1)
-    error = f"(give or take {100 * _NORMAL_95 * beside.noise_std_counts / beside.records:.1f})"
-    listed = sorted(zip(classes, 100 * shares, strict=True), key=lambda one: -one[1])
-    words = [f"{name} about {share:.1f}% {error}" for name, share in listed[:_MOST_CLASSES]]
+    # It holds for all classes at once: the largest of many is large by noise alone.
+    error = NormalDist().inv_cdf(1 - _WRONG / 2 / len(told)) * beside.noise_std_counts / beside.records
+    says = "classes in the release, by its noisy sums"
+    if shares.max() - 1 / len(told) <= error:
+        return (f"{says}: each about {100 / len(told):.1f}% (give or take {100 * error:.1f}): no class stands out",)
+    listed = sorted(zip(plan.classes, 100 * shares, strict=True), key=lambda one: -one[1])
+    words = [f"{name} about {share:.1f}%" for name, share in listed[:_MOST_CLASSES]]
     if len(listed) > _MOST_CLASSES:
         words.append(f"and {len(listed) - _MOST_CLASSES:,} smaller ones")
     always = f"always naming the most frequent class is right about {listed[0][1]:.1f}% of the time"
-    return (f"classes in the release, by its noisy sums: {', '.join(words)}", always)
+    return (f"{says}: {', '.join(words)} (each give or take {100 * error:.1f})", always)
 
 
 def regression(

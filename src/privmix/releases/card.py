@@ -265,7 +265,7 @@ def transform(features):  # of records of your own: (n, features), in the order 
 def released_shares(plan: Plan, beside: Any) -> tuple[str, ...]:
     """Return sizes of the classes in words, by the stored form of released arrays."""
     found = None if beside is None else from_arrays(plan, to_arrays(plan, beside))
-    return shares_in_words(found, plan.classes)
+    return shares_in_words(plan, found)
 
 
 _ROWS: Final = """

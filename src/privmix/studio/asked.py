@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 from privmix.data.source import resolve_classes
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput, PrivmixError, check_integer, check_number
 from privmix.jobs.columns import class_list
 
 TABLE, IMAGES, TEXTS = "table", "images", "texts"
@@ -32,7 +32,7 @@ HOLDS: Final = {
 _LONGEST: Final = 4000
 _MOST_COLUMNS: Final = 500
 # Shares of classes may miss 1 by this much.
-_ROUNDED: Final = 0.01
+_ROUNDED: Final = 0.015
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,12 @@ def shares_asked(asked: FormData) -> tuple[float, ...]:
         found = tuple(float(text) / 100 for text in asked.shares.replace("%", " ").replace(",", " ").split())
     except ValueError:
         found = ()
-    right = all(one > 0 for one in found) and abs(sum(found) - 1) <= _ROUNDED
-    if not right or len(found) != len(resolve_classes(class_list(asked.classes))):
+    try:
+        count = len(resolve_classes(class_list(asked.classes)))
+    except PrivmixError:
+        # The classes have a problem of their own, or stand in the data.
+        count = len(found)
+    if not found or len(found) != count or min(found) <= 0 or abs(sum(found) - 1) > _ROUNDED:
         raise InvalidInput("shares", asked.shares, "a number above 0 for each class that add up to 100, as 88, 12")
     return found
 
