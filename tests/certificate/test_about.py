@@ -97,7 +97,7 @@ def test_other_files_are_refused(tmp_path: Path, text: str, field: str) -> None:
 def test_a_run_goes_on_with_its_own_words_and_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {**WISHES, "out": tmp_path / "REL"}
 
-    def stop(*_: Any) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
