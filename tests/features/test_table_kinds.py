@@ -282,6 +282,7 @@ SENSELESS: list[Any] = [
     {"date": BOUNDS, "parts": []},
     {"date": BOUNDS, "parts": ["minute"]},
     {"date": BOUNDS, "parts": ["hour"], "format": "%d.%m.%Y"},
+    {"date": ["2000-01-01", "2020-01-01"], "parts": ["month", "hour"]},
     {"date": BOUNDS, "parts": ["hour"], "format": "%d.%m.%Y %I"},
     {"date": BOUNDS, "parts": ["days", "days"]},
     {"date": BOUNDS, "parts": "days"},

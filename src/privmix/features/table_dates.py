@@ -40,8 +40,8 @@ _LONGEST_FORMAT: Final = 40
 PARTS: Final = ("days", "year", "month", "weekday", "hour")
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MOST_YEARS: Final = 100
-# Rows of a table have a state for each day, or for each hour where it is a part.
-_MOST_DAYS: Final = 150_000
+# Rows of a table are drawn from all hours of the range.
+_MOST_DAYS: Final = 6_000
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Dates(SingleKind):
         pattern = _ISO if entry.get("format") is None else _date_pattern(entry["format"], field)
         if "y" in pattern.groupindex and high.year - low.year >= _MOST_YEARS:
             raise InvalidInput(field, list(bounds), f"a range of at most {_MOST_YEARS} years if format has %y")
-        if (high - low).days > (most := _MOST_DAYS // (24 if "hour" in parts else 1)):
-            raise InvalidInput(field, list(bounds), f"a range of at most {most:,} days")
+        if "hour" in parts and (high - low).days > _MOST_DAYS:
+            raise InvalidInput(field, list(bounds), f"a range of at most {_MOST_DAYS:,} days if hour is a part")
         if "hour" in parts and "H" not in pattern.groupindex and not {"I", "p"} <= pattern.groupindex.keys():
             raise InvalidInput(field, entry["format"], "a format with %H, or %I and %p, if hour is a part")
         found = Missing.read(entry, field, lambda said: _iso(field, said))
