@@ -459,6 +459,21 @@ def others(runs: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def earlier(runs: Mapping[str, Any]) -> Iterator[str]:
+    """Runs by an earlier script, until the rungs with synthetic images are run."""
+    past = [run for run in runs.values() if run["part"] == "pools"]
+    if past:
+        labels = dict.fromkeys(run["label"] for run in past)
+        cells = [
+            [label, spread({run["seed"]: run["accuracy"] for run in past if run["label"] == label})] for label in labels
+        ]
+        yield (
+            "### Earlier\n\nOf commit 8a7416f8, not rebuilt: 10,000 private records, three epochs with four crops at "
+            "rate 2, which no search chose, and a shorter EDM. Compare warm-ups alone.\n\n"
+            + common.table(["", "test accuracy, % (deviation, seeds)"], cells)
+        )
+
+
 def label_of(rung: Rung) -> str:
     return rung.label.split(", epsilon")[0]
 
@@ -478,6 +493,7 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
         common.table(header, rows(runs, "synthetic")),
         "### Numbers of images, budgets, guidance\n\nSettings are those of EDM. All warm-ups take as many steps.",
         common.table(header[:3], [row[:3] for row in rows(runs, "amounts")]),
+        *earlier(runs),
     ]
     facts = {
         "task": f"tanh CNN on MNIST pixels, {RECORDS} private records, {PUBLIC} public",
