@@ -459,6 +459,21 @@ def others(runs: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def drawn(runs: Mapping[str, Any], header: list[str]) -> Iterator[str]:
+    """Rungs with synthetic images, where they were run."""
+    if found := rows(runs, "synthetic"):
+        yield (
+            "10,000 digits by the EDM of synthesis.md that was trained longer on the 600. One model, one pool: "
+            "intervals say nothing about other ones. Each line has its own search; a warm-up alone has none.\n\n"
+            + common.table(header, found)
+        )
+    if found := rows(runs, "amounts"):
+        yield (
+            "### Numbers of images, budgets, guidance\n\nSettings are those of EDM. All warm-ups take as many "
+            "steps.\n\n" + common.table(header[:3], [row[:3] for row in found])
+        )
+
+
 def earlier(runs: Mapping[str, Any]) -> Iterator[str]:
     """Runs by an earlier script, until the rungs with synthetic images are run."""
     past = [run for run in runs.values() if run["part"] == "pools"]
@@ -488,11 +503,7 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
         searched(runs),
         *others(runs),
         "## With synthetic images",
-        "10,000 digits by the EDM of synthesis.md that was trained longer on the 600. One model, one pool: intervals "
-        "say nothing about other ones. Each line has its own search; a warm-up alone has none.",
-        common.table(header, rows(runs, "synthetic")),
-        "### Numbers of images, budgets, guidance\n\nSettings are those of EDM. All warm-ups take as many steps.",
-        common.table(header[:3], [row[:3] for row in rows(runs, "amounts")]),
+        *drawn(runs, header),
         *earlier(runs),
     ]
     facts = {
