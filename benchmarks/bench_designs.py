@@ -1,12 +1,11 @@
 """Every design on texts, a table and images, beside the planner's choice and beside no privacy.
 
-Datasets: banking77 (77 intents, sentence embeddings of all-MiniLM-L6-v2), UCI Adult (declared ranges), MNIST
-(scattering). A design is released at the settings that the planner picks for it, and learnt from by the learner that
-``privmix fit`` takes for it; ``auto`` is the planner's choice among designs. The planner sees public facts alone: no
-private accuracy, no private record. Runs are kept in results/designs_runs.json, so a broken-off benchmark goes on where
-it stopped.
+Datasets: banking77 (77 intents, sentence embeddings of all-MiniLM-L6-v2), UCI Adult (declared ranges, also in declared
+bins), MNIST (scattering). A design is released at the settings that the planner picks for it, and learnt from by the
+learner that ``privmix fit`` takes for it; ``auto`` is the planner's choice among designs. The planner sees public facts
+alone: no private accuracy, no private record. Finished runs are kept in results/designs_runs.json.
 
-    python benchmarks/bench_designs.py [--only banking77,adult,mnist] [--report]
+    python benchmarks/bench_designs.py [--only banking77,adult,adult-bins,mnist] [--report]
 """
 
 from __future__ import annotations
@@ -48,22 +47,26 @@ DATASETS: dict[str, dict[str, Any]] = {
         "classes": ["<=50K", ">50K"],
         "label_column": "income",
     },
+    "adult-bins": {
+        "features": f"tabular:{Path(__file__).parents[1] / 'docs' / 'adult-bins.json'}",
+        "classes": ["<=50K", ">50K"],
+        "label_column": "income",
+    },
     "mnist": {"features": "scattering", "classes": 10},
 }
-# Of other benchmarks: the same records, their numbers in declared bins.
-BINNED = {**DATASETS["adult"], "features": DATASETS["adult"]["features"].replace("adult.json", "adult-bins.json")}
 # (dataset, epsilons, designs, seeds)
 SCHEDULE: list[tuple[str, tuple[float, ...], tuple[str, ...], int]] = [
     ("banking77", (1, 2, 4, 8), tuple(labels()), 5),
     ("adult", (1, 8), tuple(labels()), 5),
-    ("mnist", (1, 8), ("moments", "three-stage"), 5),
+    ("adult-bins", (1, 8), ("moments",), 5),
+    ("mnist", (1, 8), ("moments", "two-stage", "three-stage", "poisson"), 5),
 ]
 
 
 @cache
 def data(dataset: str, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Features and labels, kept on disk between runs."""
-    options = dict(BINNED if dataset == "adult-bins" else DATASETS[dataset])
+    options = dict(DATASETS[dataset])
     extractor = parse_features(options.pop("features"))
     path = CACHE / f"{dataset}-{extractor.name}-{split}.npy"
     CACHE.mkdir(exist_ok=True)
@@ -217,8 +220,7 @@ def _of(runs: list[dict[str, Any]], name: str, epsilon: float) -> list[dict[str,
 
 def _cell(runs: list[dict[str, Any]], name: str, epsilon: float) -> str | None:
     found = [100 * run["accuracy"] for run in _of(runs, name, epsilon)]
-    spread = f"{np.std(found):.1f}, {len(found)}" if len(found) > 1 else "1 run"
-    return f"{np.mean(found):.1f} ({spread})" if found else None
+    return common.told(found) if found else None
 
 
 def _auto(runs: list[dict[str, Any]], epsilon: float, summary: list[dict[str, Any]], dataset: str) -> str:

@@ -91,7 +91,7 @@ LEAST = 5
 # Points by which a mean may fall by the noise of its runs.
 SLACK = 1.0
 _NOISE = 0.2
-LEARNERS = {"nothing": "", "discriminant": "", "before": "earlier learner"}
+LEARNERS = {"nothing": ""}
 Line = tuple[str, str, str]
 
 

@@ -1,6 +1,6 @@
 """Earlier releases under one protocol: same features, a valid epsilon, add or remove one record, delta 1e-5.
 
-Products: second moments and Poisson mixup (the runs of bench_discriminant.py), Gaussian Mixing (design
+Products: second moments and Poisson mixup (the runs of bench_designs.py), Gaussian Mixing (design
 gaussian-mixing), class embeddings (DP-MERF and DP-HP as designs merf and hermite), learnt from as `privmix fit` does.
 DP-CDA (Saha, Tonoy, Imtiaz 2024) mixes random records of one class and adds Gaussian noise: that is design classwise,
 which draws a random number of records where DP-CDA draws l, so that adding or removing one has a price.
@@ -90,16 +90,16 @@ DIMENSIONS = {f"{kind}, q = {width}": (kind, width) for kind in PROJECTED for wi
 # With 2.5 rows for each feature and class, as published, and with the design's own number.
 MIXING, MANY = "Gaussian Mixing (gaussian-mixing)", "Gaussian Mixing, 10,000 rows"
 THEORY = "Poisson mixup, m by theory"
-# On MNIST with as many records in a row as its other line; on banking77 as bench_discriminant.py kept it.
+# On MNIST with as many records in a row; on banking77 as bench_designs.py kept it.
 CDA, CDA_DEGREE = "DP-CDA (classwise)", 64
-# Of bench_discriminant.py, learnt from by the discriminant learner.
+# Of bench_designs.py: what privmix fit learns from it.
 PRODUCTS = {
     "banking77": {
-        "second moments": "second moments, label share 0.9",
-        THEORY: THEORY,
-        CDA: "class-wise Poisson mixup, m = 16",
+        "second moments": "moments",
+        THEORY: "poisson",
+        CDA: "classwise",
     },
-    "mnist": {"second moments": "second moments, label share 0.35", "Poisson mixup, m = 64": "Poisson mixup, m = 64"},
+    "mnist": {"second moments": "moments", THEORY: "poisson"},
 }
 # (dataset, methods, epsilons, seeds), the dearest last
 SCHEDULE: list[tuple[str, tuple[str, ...], tuple[float, ...], int]] = [
@@ -289,17 +289,16 @@ def main() -> None:
 
 
 def products() -> list[dict[str, Any]]:
-    """Runs of the designs of bench_discriminant.py, by the names used here, and the lines without privacy."""
-    stored = json.loads((common.RESULTS / "discriminant_runs.json").read_text())
+    """Runs of bench_designs.py, by the names used here, and the lines without privacy."""
+    stored = json.loads((common.RESULTS / "designs_runs.json").read_text())
     found = [
-        {"dataset": dataset, "design": name, "epsilon": run["epsilon"], "accuracy": run["discriminant"]["accuracy"]}
+        {"dataset": dataset, "design": name, "epsilon": run["epsilon"], "accuracy": run["accuracy"]}
         for dataset, names in PRODUCTS.items()
         for name, design in names.items()
         for run in stored
         if (run["dataset"], run["design"]) == (dataset, design)
     ]
-    bases = json.loads((common.RESULTS / "designs_runs.json").read_text())
-    return found + [run for run in bases if run["design"] == "none" and run["dataset"] in PRODUCTS]
+    return found + [run for run in stored if run["design"] == "none" and run["dataset"] in PRODUCTS]
 
 
 def report(runs: list[dict[str, Any]]) -> None:
@@ -320,9 +319,8 @@ def report(runs: list[dict[str, Any]]) -> None:
             tables.append(common.table(header, claims))
     tables += [table for table in (_pixels(runs), _dimensions(runs)) if table]
     tables.append(
-        "Poisson mixup takes m by theory on banking77, from n, T and the target (`mixup_degree=auto`); what the "
-        "papers' m = 64 reaches there is in [discriminant](discriminant.md), and why it costs so much in "
-        "[release sweeps](release_sweeps.md). MNIST's line is of m = 64. DPPro's published figures are of the best of "
+        "Poisson mixup takes m by theory, from n, T and the target (`mixup_degree=auto`); what the papers' m = 64 "
+        "costs is in [release sweeps](release_sweeps.md). DPPro's published figures are of the best of "
         "nine dimensions on test data, logistic regression and its authors' noise; here features have norm 1, noise is "
         "priced exactly, and dimensions were set beforehand or searched. "
         "P3GM was re-implemented and taken out again: our version does not reach its authors' "

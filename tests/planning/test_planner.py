@@ -234,7 +234,7 @@ def test_two_stages_are_tried_too() -> None:
 
 
 def test_three_stages_are_chosen_where_classes_have_scatters_of_their_own(only) -> None:  # type: ignore[no-untyped-def]
-    """As many records as MNIST's; how they lie, public characters tell. bench_two_stage has all of its features."""
+    """As many records as MNIST's; how they lie, public characters tell."""
     only(Moments, TwoStage, ThreeStage)
     dim = 128
     setting = config(records=60_000, dim=dim, classes=tuple("0123456789"))
@@ -246,7 +246,7 @@ def test_three_stages_are_chosen_where_classes_have_scatters_of_their_own(only) 
         chosen[own_shapes] = chosen_for(setting, 1.0, model)[0]
     assert chosen[0.005].name == "three-stage"
     assert chosen[0.0].name == "two-stage"
-    # Five releases reach 98.4 and 98.1 (benchmarks/results/two_stage.md).
+    # Five releases reach 98.4 and 98.1 (benchmarks/results/designs.md).
     assert chosen[0.005].accuracy == pytest.approx(0.984, abs=0.02)
 
 

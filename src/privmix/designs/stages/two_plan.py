@@ -183,7 +183,7 @@ def _check_shares(options: TwoStagePlan | TwoStage) -> None:
 class TwoStage(SumDesign[TwoStagePlan]):
     """Second moments of all records, and then their scatter within classes where the first answer made it round.
 
-    The shares are between those that simulated Gaussian mixtures like best (``benchmarks/bench_two_stage.py``).
+    The shares are between those that simulated Gaussian mixtures like best.
     ``directions``, ``whitening`` and ``clip_quantile`` come from a prototype whose accuracy on MNIST's test images was
     seen. Simulations are flat in the quantile. They like more directions, and less whitening if features are white
     already.
