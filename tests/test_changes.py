@@ -18,7 +18,7 @@ def test_every_fragment_is_one_line_of_a_known_type() -> None:
     changelog = (ROOT / settings["filename"]).read_text(encoding="utf-8")
     assert changelog.count("<!-- towncrier release notes start -->") == 1
     types = [one["directory"] for one in settings["type"]]
-    assert types == ["added", "changed", "fixed", "security"]
+    assert types == ["added", "changed", "removed", "fixed", "security"]
     faults = [path.name for path in FOLDER.iterdir() if path.name != "README.md" and fault_of(path, types)]
     assert not faults, f"{faults}: see changes/README.md"
 
