@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from privmix.accounting import Adjacency, Gaussian, event_to_dict
-from privmix.certificate.guarantee import Guarantee
+from privmix.accounting import (
+    Adjacency,
+    Composed,
+    Event,
+    Gaussian,
+    PoissonSampled,
+    Repeated,
+    epsilon,
+    event_to_dict,
+    gdp_epsilon,
+)
+from privmix.accounting import epsilon_delta_curve as profile
+from privmix.accounting.gdp import gdp_delta
+from privmix.certificate.guarantee import FAITHFUL, Guarantee, as_gdp
 
 ALPHAS = np.array([0.0, 1e-3, 0.05, 0.5, 1.0])
 
@@ -47,3 +60,36 @@ def test_it_is_read_from_a_certificate() -> None:
     assert not Guarantee.of({**content, "plan": {"records_noise_multiplier": 5.0}}).exact
     assert not Guarantee.of({**content, "guarantee": {**stated, "accountant": "pure"}}).exact
     assert Guarantee.of({**content, "guarantee": {**stated, "epsilon": None}}).epsilon == math.inf
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Gaussian(3.0),
+        Repeated(PoissonSampled(0.01, Gaussian(0.8)), 400),
+        Composed((Gaussian(6.0), Repeated(PoissonSampled(0.2, Gaussian(4.0)), 50))),
+    ],
+)
+def test_mu_covers_the_curve_and_the_regret_says_how_loosely(event: Event) -> None:
+    delta = 1e-5
+    promised = Guarantee(epsilon(event, delta).epsilon, delta, event, Adjacency.ADD_REMOVE, exact=True)
+    found = as_gdp(promised)
+    assert found is not None
+    for at in [0.013, 0.21, 0.77, 1.3, promised.epsilon, promised.epsilon * 1.2]:
+        assert float(profile(event, [at], adjacency=Adjacency.ADD_REMOVE)[0]) <= max(gdp_delta(found.mu, at), delta) * (
+            1 + 1e-6
+        )
+    assert gdp_epsilon(found.mu, delta) >= promised.epsilon * (1 - 1e-6)
+    if isinstance(event, Gaussian):
+        assert found.mu == pytest.approx(1 / 3, rel=2e-3)
+        assert found.regret < 1e-3
+    # A mechanism of few, rare and clear rows is none of Gaussian DP.
+    assert found.faithful is (found.regret < FAITHFUL)
+    assert isinstance(event, Repeated) is (found.regret > FAITHFUL)
+
+
+def test_one_point_is_no_curve() -> None:
+    promised = Guarantee(1.0, 1e-5, Gaussian(4.0), Adjacency.ADD_REMOVE, exact=False)
+    assert as_gdp(promised) is None
+    assert as_gdp(replace(promised, exact=True, delta=0.0)) is None
+    assert as_gdp(replace(promised, exact=True, epsilon=float("inf"))) is None

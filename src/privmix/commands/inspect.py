@@ -12,32 +12,30 @@ from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
-    from privmix.jobs.inspection import Inspection, RegistryEntry
+    from privmix.jobs.inspection import Inspection
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Inspect(Command["Inspection | RegistryEntry"]):
+class Inspect(Command["Inspection"]):
     """Show what a release or a model is and what it guarantees.
 
-    JSON is the certificate, or the model if privmix fit made it. `registry` drafts the third tier as YAML; the open
-    questions for its curator go to standard error.
+    JSON is the certificate, or the model if privmix fit made it.
 
     Raises:
-        InvalidInput: the folder is none of these, or has no certificate to make an entry of.
+        InvalidInput: the folder is none of these.
         StorageError: a file is missing or can't be read.
     """
 
-    example = "privmix inspect REL\nprivmix inspect REL --registry > entry.yaml"
+    example = "privmix inspect REL"
 
     folder: str | PathLike[str] = option(MISSING, "Folder from privmix release, train or fit.", argument=True)
     _: KW_ONLY
     full: bool = option(False, "Show all facts and statements.", common=True)
-    registry: bool = option(False, "Print an entry for the registry of DP deployments (registry.opendp.org).")
 
-    def run(self, progress: Progress) -> Inspection | RegistryEntry:
-        from privmix.jobs.inspection import entry_of, inspection_of
+    def run(self, progress: Progress) -> Inspection:
+        from privmix.jobs.inspection import inspection_of
 
-        return entry_of(Path(self.folder)) if self.registry else inspection_of(Path(self.folder), full=self.full)
+        return inspection_of(Path(self.folder), full=self.full)
 
 
 inspect: Final = function(Inspect)

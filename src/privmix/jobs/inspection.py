@@ -12,8 +12,6 @@ from privmix.certificate.about import about_of
 from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.certificate.certificate import MODEL, RELEASE, Certificate
 from privmix.certificate.guarantee import Guarantee, as_gdp
-from privmix.certificate.registry_entry import as_yaml, missing, registry_entry
-from privmix.errors import InvalidInput
 from privmix.features.spec import drafted_statements, title_of, wanted_model
 from privmix.jobs.checking import sealed_key_of
 from privmix.jobs.kinds import FITTED, kind_of
@@ -77,27 +75,6 @@ class Inspection(Shown):
         return dict(self.content)
 
 
-@dataclass(frozen=True, repr=False)
-class RegistryEntry(Shown):
-    """A draft of an entry for the registry of DP deployments; `warnings`: what is left to its curator."""
-
-    content: Mapping[str, Any]
-    warnings: tuple[str, ...]
-
-    @property
-    def document(self) -> str:
-        """The entry as YAML."""
-        return as_yaml(self.content)
-
-    def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Size of the draft."""
-        return "Draft of a registry entry", {"YAML": f"{len(self.document):,} characters, see `document`"}
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values: the entry, and the places that are left to its curator."""
-        return {**self.content, "to_state": list(missing(self.content))}
-
-
 def inspection_of(folder: Path, *, full: bool = False) -> Inspection:
     """Return the facts of a folder's certificate, or of a model fitted on a release."""
     kind = kind_of(folder)
@@ -110,19 +87,6 @@ def inspection_of(folder: Path, *, full: bool = False) -> Inspection:
     else:
         found = _of_release(folder, read_certificate(folder))
     return replace(found, full=full)
-
-
-def entry_of(folder: Path) -> RegistryEntry:
-    """Return an entry for the registry of deployments."""
-    kind = kind_of(folder)
-    if kind == FITTED:
-        raise InvalidInput(
-            "registry", "a model fitted on a release", "the folder of the release, or of a trained model"
-        )
-    from privmix.training.trained import load_trained
-
-    entry = registry_entry(load_trained(folder).certificate if kind == MODEL else read_certificate(folder))
-    return RegistryEntry(entry, tuple(f"to be stated by the curator: {place}" for place in missing(entry)))
 
 
 def _of_release(folder: Path, certificate: Certificate) -> Inspection:
