@@ -35,7 +35,7 @@ TASKS: dict[str, str] = {
     " GeneralizedKLClassifier Predictions Evaluation SampledTable TableEvaluation ClassPictures ClassTexts",
     "Verify": "verify inspect report audit attack replay end_replay",
     "Train a private model": "train export DPClassifier",
-    "Share": "sign keygen push pull",
+    "Share": "sign keygen",
     "Keep a budget": "Ledger ledger_total",
     "Compute epsilon": "epsilon delta calibrate PrivacyCost Calibration Adjacency Event Gaussian Laplace PoissonSampled"
     " FixedSizeSampled ClusterSampled Allocated NormalWeighted Bounded Composed Repeated",

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from privmix.commands.extract_features import ExtractedFeatures, extract_features
     from privmix.commands.fit import Predictions, fit, predict
     from privmix.commands.forecast import forecast
-    from privmix.commands.hub import pull, push
     from privmix.commands.inspect import inspect
     from privmix.commands.ledger import ledger_total
     from privmix.commands.membership import attack
@@ -144,8 +143,6 @@ __all__ = [
     "picture",
     "plan",
     "predict",
-    "pull",
-    "push",
     "release",
     "replay",
     "report",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.certificate.about import About, about_of, check_about
+from privmix.certificate.about import About, about_of, check_about, licence_metadata
 from privmix.releases.verify import verify_release
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
@@ -57,6 +57,17 @@ def test_words_stand_in_certificate_card_metadata_and_report(folder: Path) -> No
     assert "<title>Privacy report: Visits *2025*</title>" in shown
     assert "&lt;data@example.org&gt;" in shown
     assert SAID["owner"] in privmix("inspect", str(folder)).out
+
+
+def test_cards_state_the_guarantee_to_programs(folder: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    card = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+    stated = card["differential_privacy"]
+    assert stated["epsilon"] >= pm.verify(folder).subject.epsilon
+    assert (stated["delta"], stated["adjacency"], stated["unit"]) == (1e-3, "add_remove", "record")
+    assert "differential-privacy" in card["tags"]
+    own = yaml.safe_load(licence_metadata("My own licence"))
+    assert own == {"license": "other", "license_name": "My own licence"}
 
 
 @pytest.mark.parametrize("edit", ["licence", "words", "card"])

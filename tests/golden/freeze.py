@@ -195,7 +195,7 @@ def training_digests(name: str) -> dict[str, Any]:
         part: json_digest(trained.certificate[part])
         for part in ("guarantee", "plan", "event", "warnings", "statements", "assessment", "public_data")
     }
-    card = digest(model_card(trained.certificate, on_hub=False))
+    card = digest(model_card(trained.certificate))
     return {**found, "card": card, "weights": [float(weights.norm()), float(weights.sum()), *sample.tolist()]}
 
 

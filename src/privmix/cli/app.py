@@ -69,8 +69,6 @@ VERBS: Final = {
     ),
     "sign": Verb("privmix.commands.sign:Sign", "Sign every file of a release or model, once it verifies.", "Share"),
     "keygen": Verb("privmix.commands.sign:Keygen", "Make a key pair for signing, or for an auditor.", "Share"),
-    "push": Verb("privmix.commands.hub:Push", "Send a release or model to the Hugging Face hub.", "Share"),
-    "pull": Verb("privmix.commands.hub:Pull", "Download a release or model from the Hugging Face hub.", "Share"),
 }
 
 

@@ -1,27 +1,23 @@
-"""The model card, from a trained model's certificate alone: in the model's folder, and as a hub's page."""
+"""The model card, from a trained model's certificate alone."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from privmix.certificate.about import licence_metadata, privacy_metadata
+from privmix.certificate.about import privacy_metadata
 from privmix.certificate.assessment import SOURCE, markdown
 from privmix.certificate.certificate import Certificate
 from privmix.features.spec import title_of
 from privmix.rounding import exact, rounded_up
 from privmix.training.config import OWN
 
-CARD_FILE: Final = "README.md"
-"""On a hub."""
-FOLDER_CARD_FILE: Final = "MODEL_CARD.md"
+CARD_FILE: Final = "MODEL_CARD.md"
 """In the model's folder. Verification compares its text: a change needs editions, as :mod:`privmix.releases.card`."""
 _OWN: Final = "a network of its maker's own, whose code is not here: its weights need the module"
 
 
-def model_card(certificate: Certificate, licence: str | None = None, *, on_hub: bool = True) -> str:
-    """Return the card in Markdown, with the front matter that model hubs read; ``licence`` is the owner's."""
-    pull = "privmix pull THIS_REPOSITORY --out MODEL\n" if on_hub else ""
-    page = "`privmix pull` takes the model's own files and verifies them; this page is none of them. " if on_hub else ""
+def model_card(certificate: Certificate) -> str:
+    """Return the card in Markdown, with the front matter that model hubs read."""
     guarantee, settings = certificate["guarantee"], certificate["settings"]
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate.warnings)
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
@@ -35,7 +31,7 @@ def model_card(certificate: Certificate, licence: str | None = None, *, on_hub: 
         )
     epsilon = rounded_up(certificate.epsilon, 4)
     return f"""---
-{licence_metadata(licence) if licence else ""}library_name: privmix
+library_name: privmix
 tags:
 - differential-privacy
 - dp-sgd
@@ -62,10 +58,10 @@ shape {" x ".join(map(str, settings["input_shape"]))}. Classes in order: {classe
 ## How to use it
 
 ```sh
-{pull}privmix verify MODEL
+privmix verify MODEL
 {use}
 ```
 
-{page}The exported file loads without
+The exported file loads without
 privmix: `torch.export.load("net.pt2").module()`.
 """

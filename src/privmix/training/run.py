@@ -32,7 +32,7 @@ from privmix.mechanisms.run_folder import CertifiedContents
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.rounding import rounded_up
-from privmix.training.card import FOLDER_CARD_FILE
+from privmix.training.card import CARD_FILE
 from privmix.training.certificate import WEIGHTS_FILE
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
@@ -68,7 +68,7 @@ class TrainingRun(Run):
 
     @property
     def leaves(self) -> frozenset[str]:
-        return frozenset({_EXECUTION, _STATE, MODEL_FILE, WEIGHTS_FILE, FOLDER_CARD_FILE})
+        return frozenset({_EXECUTION, _STATE, MODEL_FILE, WEIGHTS_FILE, CARD_FILE})
 
     @classmethod
     def stated(cls, folder: Path) -> CertifiedContents:
@@ -79,7 +79,7 @@ class TrainingRun(Run):
             files: dict[str, str | None] = {WEIGHTS_FILE: str(found["files"][0]["sha256"]), MODEL_FILE: None}
             files[CERTIFICATE_FILE] = None
             # Runs that an earlier build finished have no card.
-            files |= {FOLDER_CARD_FILE: None} if (folder / FOLDER_CARD_FILE).is_file() else {}
+            files |= {CARD_FILE: None} if (folder / CARD_FILE).is_file() else {}
             return CertifiedContents(str(found["id"]), settings, files)
         except (KeyError, TypeError, IndexError):
             raise InvalidInput(CERTIFICATE_FILE, "other content", "the certificate of a trained model") from None

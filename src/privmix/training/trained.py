@@ -26,7 +26,7 @@ from privmix.data.memory import as_array
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.held_folders import HeldFolder, held
 from privmix.shown import Bars, Shown
-from privmix.training.card import FOLDER_CARD_FILE, model_card
+from privmix.training.card import CARD_FILE, model_card
 from privmix.training.certificate import WEIGHTS_FILE, read_certificate
 from privmix.training.facts import ModelFacts
 from privmix.training.models.base import Classifier, quiet_torch, without_memory
@@ -116,7 +116,7 @@ class TrainedModel(Shown, NetworkClassifier):
         with held(folder) as place:
             place.write(WEIGHTS_FILE, weights_bytes(self.network), shared=True)
             place.write(MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode(), shared=True)
-            place.write(FOLDER_CARD_FILE, model_card(self.certificate, on_hub=False).encode(), shared=True)
+            place.write(CARD_FILE, model_card(self.certificate).encode(), shared=True)
             place.write(CERTIFICATE_FILE, self.certificate.to_bytes(), shared=True)
 
 

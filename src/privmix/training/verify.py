@@ -15,7 +15,7 @@ from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.certificate.verification import COUNT_UNCHECKED, Verification
 from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import check_shape, check_spec
-from privmix.training.card import FOLDER_CARD_FILE, model_card
+from privmix.training.card import CARD_FILE, model_card
 from privmix.training.certificate import WEIGHTS_FILE, public_text
 from privmix.training.config import OF_THE_JOB, TrainingConfig
 from privmix.training.mechanisms.base import mechanism_of, plan_from_dict
@@ -28,7 +28,7 @@ from privmix.untrusted import all_finite, array_shapes, check_listing, open_plai
 
 # All that a trained model's folder may hold; the second ones may be missing. Any other file makes it no model.
 FILES: Final = (MODEL_FILE, WEIGHTS_FILE, CERTIFICATE_FILE)
-OPTIONAL_FILES: Final = (ATTESTATION_FILE, FOLDER_CARD_FILE)
+OPTIONAL_FILES: Final = (ATTESTATION_FILE, CARD_FILE)
 
 _EARLIER: Final = "network.json"
 
@@ -112,9 +112,9 @@ def verify_trained(folder: str | Path, module: Any = None) -> Verification:
     own = isinstance(model.network, OwnNetwork) and not model.network.computes
     check_shape(model.facts_.extractor, model.facts_.input_shape, model.facts_.dim)
     # Models of earlier builds have no card.
-    card = model_card(certificate, on_hub=False).encode()
-    if FOLDER_CARD_FILE in present and read_plain(root / FOLDER_CARD_FILE, FOLDER_CARD_FILE, len(card)) != card:
-        raise InvalidInput(FOLDER_CARD_FILE, "other content", "the model card that follows from the certificate")
+    card = model_card(certificate).encode()
+    if CARD_FILE in present and read_plain(root / CARD_FILE, CARD_FILE, len(card)) != card:
+        raise InvalidInput(CARD_FILE, "other content", "the model card that follows from the certificate")
     unchecked = (NO_MODULE, *UNCHECKED) if own else UNCHECKED
     return Verification.of(certificate, cost, extractor=model.facts_.extractor, unchecked=unchecked)
 
