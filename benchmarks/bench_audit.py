@@ -134,9 +134,6 @@ def write(kept: dict[str, dict[str, Any]]) -> None:
         "published formula",
         "PLD",
         "proven",
-        "as GDP, threshold",
-        "Gaussian scores",
-        "own noise",
         "refuted",
         "runs",
         "time",
@@ -163,10 +160,6 @@ def write(kept: dict[str, dict[str, Any]]) -> None:
         "published formula": "the papers' epsilon for the noise that ran: no bound",
         "proven": "Clopper-Pearson, valid for every mechanism; half of the runs hold the canary, a third choose the "
         "threshold",
-        "as GDP, threshold": "assumes that the curve is that of mu-GDP",
-        "Gaussian scores": "by the means of all scores; assumes that they are Gaussian, equally wide in both worlds; "
-        "- where a test withdraws that",
-        "own noise": "by the means of all scores; assumes that what ran is this plan, its noise times one factor",
         "a minute": "bounds that hold at any stop; cells of 60 s ran as long as that, with as many runs as fit",
         "DP-SGD": "n = 60,000, batches of 8,192, 60 epochs, C = 0.1",
         "time": "seconds, on two cores shared with other work, or on sixteen where twelve cells ran side by side; ten "
@@ -187,17 +180,10 @@ def _row(cell: Cell, found: dict[str, Any]) -> list[str]:
         text(found["published_epsilon"]),
         text(found["priced_epsilon"]),
         text(found["proven_epsilon"]),
-        *(text(value) for value in _assumed(found)),
         "**yes**" if found["violated"] else "no",
         f"{found['runs']:,}",
         f"{found['seconds']:.0f}",
     ]
-
-
-def _assumed(found: dict[str, Any]) -> list[float | None]:
-    """As GDP by a threshold, by Gaussian scores, by noise of its own; runs of before have the first alone."""
-    said = found.get("assumed") or {"gdp_epsilon": found["proven_by"].get("gdp")}
-    return [said.get(name) for name in ("gdp_epsilon", "gaussian_epsilon", "own_noise_epsilon")]
 
 
 def draw(found: list[tuple[Cell, dict[str, Any]]]) -> None:
@@ -207,14 +193,12 @@ def draw(found: list[tuple[Cell, dict[str, Any]]]) -> None:
     marks = [
         ("upper bound, by PLD", "priced_epsilon", "|", COLOURS[0]),
         ("papers' formula, no bound", "published_epsilon", "x", COLOURS[1]),
-        ("attack, this plan with a noise of its own", "own", "o", COLOURS[5]),
         ("attack, proven", "proven_epsilon", "D", COLOURS[2]),
     ]
     for axes, epsilon in zip(panels, (1.0, 8.0), strict=True):
         shown = [(cell, item) for cell, item in found if cell.epsilon == epsilon and cell.seconds is None]
         for label, key, marker, colour in marks:
-            values = [(_assumed(item)[2] if key == "own" else item[key]) for _, item in shown]
-            points = [(value, place) for place, value in enumerate(values) if value is not None]
+            points = [(item[key], place) for place, (_, item) in enumerate(shown) if item[key] is not None]
             if points:
                 axes.plot(
                     *zip(*points, strict=True),
@@ -241,7 +225,7 @@ def draw(found: list[tuple[Cell, dict[str, Any]]]) -> None:
         axes.grid(True, axis="x", alpha=0.3)
     handles, labels = panels[0].get_legend_handles_labels()
     # Above the panels: whoever opens the picture sees first what the marks are.
-    figure.legend(handles, labels, loc="outside upper center", ncols=5, fontsize=9, columnspacing=1.2)
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9, columnspacing=1.2)
     save_figure(figure, common.RESULTS / "audit.svg")
     if "png" in sys.argv:
         save_figure(figure, common.RESULTS / "audit.png")
@@ -252,7 +236,7 @@ def main() -> None:
     wanted = [cell for cell in cells() if cell.name in sys.argv] or ([] if "speed" in sys.argv else cells())
     if not {"tables", "png"} & set(sys.argv):
         for cell in wanted:
-            if "assumed" not in kept.get(cell.name, {}):
+            if cell.name not in kept:
                 try:
                     kept[cell.name] = run(cell)
                 except InvalidInput as error:

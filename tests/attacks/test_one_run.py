@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import linprog
 from scipy.special import ndtr
@@ -15,8 +14,6 @@ from privmix.accounting import Adjacency, Event, Gaussian, PoissonSampled, Repea
 from privmix.attacks.one_run import (
     Least,
     OneRun,
-    apart_mu,
-    apart_p_value,
     gaussian_least,
     is_refuted,
     mahloujifar_gaussian_epsilon,
@@ -157,56 +154,6 @@ def test_canaries_that_influence_one_another_prove_nothing_false() -> None:
         # Of 1-GDP, delta at epsilon 0.5 is Phi(0) - e^0.5 Phi(-1) = 0.24.
         false["steinke"] += steinke_p_value(run, 0.5, 0.3) <= ALPHA
     assert max(false.values()) <= stats.binom.isf(1e-10, runs, ALPHA)
-
-
-def independent_errors(mu: float, canaries: int, guesses: int, runs: int, seed: int) -> NDArray[np.int64]:
-    """(runs,) errors of the best guesses at independent pairs of Gaussians: those of largest likelihood ratios."""
-    rng = np.random.default_rng(seed)
-    coins = rng.random((runs, canaries)) < 0.5
-    ratios = mu * (mu * coins + rng.standard_normal((runs, canaries))) - mu**2 / 2
-    surest = np.argsort(-np.abs(ratios), axis=1)[:, :guesses]
-    return np.asarray(np.take_along_axis((ratios > 0) != coins, surest, axis=1).sum(axis=1))
-
-
-@pytest.mark.parametrize(("mu", "canaries", "guesses"), [(0.5, 40, 20), (1.6, 40, 10), (3.0, 30, 1), (1.0, 25, 25)])
-def test_of_canaries_on_their_own_the_law_of_errors_is_known(mu: float, canaries: int, guesses: int) -> None:
-    """Beside the same guesses, drawn; and where all are guessed, errors are binomial."""
-    runs = 40_000
-    errors = independent_errors(mu, canaries, guesses, runs, seed=5)
-    for most in range(guesses):
-        found = apart_p_value(OneRun(canaries, guesses, guesses - most), mu)
-        seen = int((errors <= most).sum())
-        # What is cut makes it larger, by less than a two-hundredth.
-        assert seen <= stats.binom.isf(1e-12, runs, min(1.0, found))
-        assert seen >= stats.binom.ppf(1e-12, runs, max(0.0, found - 0.005))
-        if canaries == guesses:
-            assert 0 <= found - stats.binom.cdf(most, guesses, ndtr(-mu / 2)) < 0.005
-
-
-@pytest.mark.parametrize("mu", [0.3, 1.6])
-def test_of_canaries_on_their_own_more_is_proven_and_nothing_false(mu: float) -> None:
-    runs, canaries, guesses = 1000, 1000, 500
-    errors = independent_errors(mu, canaries, guesses, runs, seed=6)
-    values = {most: apart_p_value(OneRun(canaries, guesses, guesses - most), mu) for most in set(errors.tolist())}
-    false = sum(values[most] <= ALPHA for most in errors.tolist())
-    assert false <= stats.binom.isf(1e-10, runs, ALPHA)
-    # Nor is the chance wasted: this many are false if it is what it says.
-    assert false >= stats.binom.ppf(1e-10, runs, 0.7 * ALPHA)
-    middle = OneRun(canaries, guesses, guesses - int(np.median(errors)))
-    assert mahloujifar_mu(middle, 0.95) < 0.7 * apart_mu(middle, 0.95)
-    assert 0.55 * mu < apart_mu(middle, 0.95) < mu
-
-
-def test_where_chance_is_shared_the_assumption_is_needed() -> None:
-    """With chance 0.2 all coins are answered at random with epsilon 1.89 at once, else none: each canary is 1-GDP."""
-    mu, chance, epsilon = 1.0, 0.2, 1.89
-    for at in np.linspace(0, 20, 400):
-        given = chance * max(0.0, (math.exp(epsilon) - math.exp(at)) / (1 + math.exp(epsilon)))
-        assert given <= ndtr(mu / 2 - at / mu) - math.exp(at) * ndtr(-mu / 2 - at / mu) + 1e-15
-    run = OneRun(2000, 1000, round(1000 / (1 + math.exp(-epsilon))))
-    # So many are correct with chance 0.1: far more often than on their own, which is why such figures decide nothing.
-    assert apart_p_value(run, mu) < 1e-6
-    assert not is_refuted(run, gaussian_least(mu), ALPHA)
 
 
 def test_a_recursion_without_privacy_loss_is_blind_guessing() -> None:

@@ -12,9 +12,7 @@ from privmix.audits.bounds import (
     check_runs,
     clopper_pearson,
     epsilon_of_rates,
-    gdp_epsilon_of_mu,
     largest_provable,
-    mu_of_rates,
     proven_epsilon,
     rates_at,
 )
@@ -57,16 +55,6 @@ def test_chosen_thresholds_prove_no_more_than_the_truth() -> None:
         wrong += epsilon_of_rates(np.array([found.false_alarm_high]), np.array([found.miss_high]), 0.0)[0] > 0
     # More than this has chance 1e-10 at the most that is allowed.
     assert wrong <= stats.binom.isf(1e-10, trials, alpha)
-
-
-def test_the_bound_of_a_gaussian_query_is_close_to_its_mu() -> None:
-    """Both confidence bounds are wrong with chance 1e-10; mu 1 is known to be the truth."""
-    rng = np.random.default_rng(1)
-    found = best_rates(rng.normal(0, 1, 60_000), rng.normal(1, 1, 60_000), mu_of_rates, 1e-10)
-    mu = mu_of_rates(np.array([found.false_alarm_high]), np.array([found.miss_high]))[0]
-    assert 0.9 < mu <= 1
-    assert gdp_epsilon_of_mu(mu, 1e-5) == gdp_epsilon(mu, 1e-5)
-    assert gdp_epsilon_of_mu(mu, 0.0) is None
 
 
 def test_rates_agree_with_counting() -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 KEYS = {
     "canaries", "included", "guesses", "correct", "delta", "confidence", "claimed_epsilon", "proven_epsilon",
-    "provable_epsilon", "proven_by", "violated", "method", "assumed",
+    "provable_epsilon", "proven_by", "violated", "method",
 }  # fmt: skip
 
 
@@ -58,9 +58,6 @@ def test_a_refuted_claim_is_an_exit_code(targets: Path, monkeypatch: pytest.Monk
     told = audit("REL", "--data=own", "--canaries=60")
     assert told.code == REFUTED
     assert "refuted" in told.out
-    # What holds under an assumption stands apart.
-    apart = [line for line in told.out.splitlines() if "which decides nothing" in line]
-    assert any("of 30 guesses at the curve of Gaussian DP" in line for line in apart)
 
 
 @pytest.mark.parametrize("target", ["REL", "MODEL"])
@@ -73,8 +70,6 @@ def test_figures_stand_beside_the_claim_and_are_private(targets: Path, target: s
     assert content["canaries"] == 60
     assert not content["violated"]
     assert content["claimed_epsilon"] == pytest.approx(8, abs=0.01)
-    assert content["assumed"]["apart_guesses"] == 30
-    assert content["assumed"]["apart_epsilon"] >= 0
     assert "only the owner may see them" in told.err
     assert "No ledger was charged" in told.err
     (record,) = read_records(run)

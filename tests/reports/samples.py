@@ -87,7 +87,7 @@ def audit(*, violated: bool = False, private: bool = False, **changes: Any) -> R
         "claimed_epsilon": 1.0,
         "published_epsilon": 0.94,
         "proven_epsilon": 6.31 if violated else 0.871,
-        "proven_by": {"clopper-pearson": 0.71, "gdp": 6.31 if violated else 0.871},
+        "proven_by": {"clopper-pearson": 6.31 if violated else 0.871},
         "violated": violated,
         "priced_epsilon": 7.62 if violated else 1.0,
         "largest_provable_epsilon": 6.4,

@@ -305,27 +305,6 @@ def test_a_claim_refuted_by_its_curve_is_not_said_to_be_exceeded() -> None:
     assert "Its errors are below" not in Page(render_page([exceeded], "public")).all("main")[0].text
 
 
-def test_what_is_assumed_stands_apart_from_what_is_proven() -> None:
-    """Also where a record of before has it among what is proven; what was withdrawn is not shown at all."""
-    assumed = {"gdp_epsilon": 0.6, "gaussian_epsilon": None, "own_noise_epsilon": 0.83, "doubt": "scores are skewed"}
-    assumed |= {"apart_guesses": 50, "apart_correct": 40, "apart_mu": 0.2, "apart_epsilon": 0.81}
-    now = samples.audit(proven_by={"clopper-pearson": 0.71}, assumed=assumed, looks=3)
-    for record, others in (
-        (now, ("the plan ran with its noise times one", "by separate guesses")),
-        (samples.audit(), ()),
-    ):
-        text = Page(render_page([samples.guarantee(), record], "public")).all("main")[0].text
-        _, proven, rest = text.partition("Proven lower bounds by method")
-        before, title, after = rest.partition("Lower bounds if the assumption holds")
-        assert proven
-        assert title
-        assert "Clopper and Pearson" in before
-        for words in ("the curve is that of Gaussian DP", *others):
-            assert words in after
-            assert words not in before
-        assert "scores are Gaussian" not in text
-
-
 def test_a_refuted_design_is_not_held_against_a_release() -> None:
     design = changed(samples.audit(violated=True), subject={"kind": "design", "id": None})
     text = Page(render_page([samples.guarantee(), design], "public")).all("main")[0].text

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting.gdp import gdp_epsilon
 from privmix.attacks.canary_records import (
     KINDS,
     Blocks,
@@ -31,9 +30,8 @@ from privmix.attacks.canary_records import (
     with_persons,
 )
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
-from privmix.attacks.one_run import OneRun, apart_mu
+from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
-from privmix.audits.score_means import AssumedBounds
 from privmix.audits.verdict import Proof, ShownProof
 from privmix.engine.engines import make_engine
 from privmix.engine.records import RecordSource, RecordTiles, tiles_of
@@ -93,45 +91,14 @@ WORDS: Final = {"NUMBER": CanaryConfig}
 """How many canaries, and their settings, as people write them (:mod:`privmix.named`)."""
 
 
-@dataclass(frozen=True)
-class Apart:
-    """Bounds that assume independent canaries under Gaussian DP, from guesses at half of them (``apart_mu``)."""
-
-    run: OneRun
-    mu: float
-    epsilon: float
-
-    def to_dict(self) -> dict[str, float]:
-        counted = {"apart_guesses": self.run.guesses, "apart_correct": self.run.correct}
-        return {**counted, "apart_mu": self.mu, "apart_epsilon": self.epsilon}
-
-    @property
-    def in_words(self) -> str:
-        mu, epsilon = rounded_down(self.mu, 4), rounded_down(self.epsilon, 4)
-        guessed = f"{self.run.correct:,} of {self.run.guesses:,} guesses"
-        return f"by {guessed} at the curve of Gaussian DP, whatever scores are: mu at least {mu}, epsilon {epsilon}"
-
-    @classmethod
-    def of(cls, scores: NDArray[np.float64], coins: NDArray[np.bool_], delta: float, confidence: float) -> Apart:
-        """Guess half of the coins: at every budget about as many as prove most."""
-        run = OneRun.of(scores, coins, -(-len(scores) // 2))
-        mu = apart_mu(run, confidence)
-        return cls(run, mu, gdp_epsilon(mu, delta))
-
-
 @dataclass(frozen=True, repr=False)
 class CanaryAudit(ShownProof):
     """Result of a canary audit. Private, like its records."""
-
-    # assumed: bounds by mean scores (Agrawal et al. 2026); apart: bounds by guesses at half of the canaries. Both
-    # assume that canaries do not influence each other. The verdict uses neither.
 
     proof: OneRunProof
     included: int
     method: str
     unit: str = RECORD.one
-    assumed: AssumedBounds | None = None
-    apart: Apart | None = None
 
     @property
     def canaries(self) -> str:
@@ -152,19 +119,10 @@ class CanaryAudit(ShownProof):
             "so many perfect guesses would prove": f"epsilon {rounded_up(proof.provable_epsilon, 4)}",
         }
 
-    @property
-    def details(self) -> tuple[str, ...]:
-        """Results that hold if canaries do not influence one another."""
-        lines = [] if self.assumed is None else self.assumed.in_words
-        lines = lines if self.apart is None else [*lines, self.apart.in_words]
-        return tuple(f"if canaries do not influence one another, which decides nothing: {line}" for line in lines)
-
     def to_dict(self) -> dict[str, Any]:
         """JSON values; the unit where it is no record."""
         unit = {} if self.unit == RECORD.one else {"unit": self.unit}
-        parts = [part.to_dict() for part in (self.assumed, self.apart) if part is not None]
-        assumed = {"assumed": {name: value for part in parts for name, value in part.items()}} if parts else {}
-        return {**self.proof.to_dict(), "included": self.included, "method": self.method, **unit, **assumed}
+        return {**self.proof.to_dict(), "included": self.included, "method": self.method, **unit}
 
 
 def audit_release(
@@ -206,16 +164,7 @@ def audit_release(
         streams.destroy()
     proof = prove(OneRun.of(scores, coins, guesses), mechanism, delta, config.confidence)
     method = f"{canaries_in_words(config, unit)} in one {plan.design} release, {config.evidence}"
-    return CanaryAudit(proof, int(coins.sum()), method, unit.one, *under_assumptions(scores, coins, mechanism, proof))
-
-
-def under_assumptions(
-    scores: NDArray[np.float64], coins: NDArray[np.bool_], mechanism: Mechanism, proof: OneRunProof
-) -> tuple[AssumedBounds, Apart]:
-    """Proofs from the means of canaries' scores and from guesses at half of them, each at the proof's confidence."""
-    event, alpha = mechanism.event(1.0), 1 - proof.confidence
-    means = AssumedBounds.of(scores[~coins], scores[coins], event, mechanism.adjacency, proof.delta, alpha)
-    return means, Apart.of(scores, coins, proof.delta, proof.confidence)
+    return CanaryAudit(proof, int(coins.sum()), method, unit.one)
 
 
 def canaries_in_words(config: CanaryConfig, unit: Unit) -> str:

@@ -4,10 +4,6 @@
   guesses against randomised response, for any mechanism.
 * Mahloujifar, Melis, Chaudhuri 2024 (Theorem 3.2, Algorithm 3): under f-DP, a recursion over v that uses the whole
   trade-off curve. Both stay valid where canaries influence each other; only power is lost.
-* For independent canaries (Xiang, Wang, Xiao, Tian and Wang 2025): each is at best one of two Gaussians, mu apart. The
-  best r guesses have the largest log-likelihood ratios L and err with probability 1 / (1 + e^|L|). Given the least of
-  them, t, the other r - 1 are independent draws of |L| above t, with binomial errors. The share of |L| above t follows
-  a beta law: one integral gives the law of the errors.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from privmix.accounting.gdp import gdp_epsilon
 from privmix.errors import InvalidInput, check_integer, check_number
@@ -31,8 +27,6 @@ Least = Callable[[float], float]
 
 # Rounding of ten thousand additions is far below this; the recursion stays on the safe side of it.
 _ROUNDING: Final = 1e-9
-# Quantiles at which the law of the least certain guess is cut; pieces are taken at their worse end.
-_CUTS: Final = np.unique(np.concatenate([[0.0], np.geomspace(1e-9, 1, 200), np.linspace(0, 1, 401)]))
 # The search stops at these values.
 _LARGEST_EPSILON, _LARGEST_MU = 64.0, 64.0
 
@@ -153,11 +147,6 @@ def mahloujifar_mu(run: OneRun, confidence: float) -> float:
     def refuted(mu: float) -> bool:
         return is_refuted(run, gaussian_least(mu), alpha)
 
-    return _largest_mu(refuted)
-
-
-def _largest_mu(refuted: Callable[[float], bool]) -> float:
-    """Return the end of those that are refuted; 0 if none is."""
     if not refuted(0.0):
         return 0.0
     high = 0.25
@@ -171,41 +160,6 @@ def _largest_mu(refuted: Callable[[float], bool]) -> float:
 def mahloujifar_gaussian_epsilon(run: OneRun, delta: float, confidence: float) -> float:
     """Return :func:`mahloujifar_mu` as epsilon at ``delta``: a bound for mechanisms with a Gaussian curve."""
     return gdp_epsilon(mahloujifar_mu(run, confidence), delta)
-
-
-def apart_p_value(run: OneRun, mu: float) -> float:
-    """Bound the chance of this many correct guesses where canaries are independent and each is under mu-GDP.
-
-    Formal guarantees:
-        * Valid: the bound is at most p with probability at most p. It holds for canaries that do not influence one
-          another, independent fair coins and any attack with this many guesses.
-    """
-    check_number("mu", mu, low=0)
-    wrong = run.guesses - run.correct
-    share = stats.beta.ppf(_CUTS[1:-1], run.guesses, run.canaries - run.guesses + 1)
-    # If a canary is guessed at t = mu x, the share of more certain guesses is Phi(mu/2 - x) + Phi(-mu/2 - x).
-    low, high = np.zeros_like(share), np.full_like(share, mu / 2 + 40.0)
-    for _ in range(60):
-        middle = (low + high) / 2
-        more = ndtr(mu / 2 - middle) + ndtr(-mu / 2 - middle) > share
-        low, high = np.where(more, middle, low), np.where(more, high, middle)
-    among = ndtr(-mu / 2 - high)
-    others = among / np.maximum(among + ndtr(mu / 2 - high), np.finfo(np.float64).tiny)
-    own = expit(-mu * high)
-    tail = own * stats.binom.cdf(wrong - 1, run.guesses - 1, others)
-    tail += (1 - own) * stats.binom.cdf(wrong, run.guesses - 1, others)
-    # In the most certain piece, all guesses may be right.
-    return min(1.0, float(np.diff(_CUTS) @ np.concatenate([[1.0], tail])) + _ROUNDING)
-
-
-def apart_mu(run: OneRun, confidence: float) -> float:
-    """Return the largest mu up to which mu-GDP is refuted at ``confidence``, for independent canaries.
-
-    Formal guarantees:
-        * Lower bound: of such canaries it exceeds mu with probability at most 1 - ``confidence``.
-    """
-    alpha = 1 - check_number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
-    return _largest_mu(lambda mu: apart_p_value(run, mu) <= alpha)
 
 
 def _bisected(refuted: Callable[[float], bool], low: float, high: float) -> float:

@@ -18,14 +18,11 @@ from privmix.audits.bounds import (
     Scores,
     best_rates,
     epsilon_of_rates,
-    gdp_epsilon_of_mu,
     largest_provable,
-    mu_of_rates,
     rates_at,
 )
 from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.audits.looks import Stopping, audit_until
-from privmix.audits.score_means import AssumedBounds, overlap_refutes
 from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores, EngineFactory, attack, real_engine, worst_case_of
 from privmix.errors import InvalidInput
@@ -96,12 +93,9 @@ def judge(
     """Judge a claim by an attack's scores; see :class:`AuditVerdict`."""
     # share: chance of error of each of both tests, from check_audit. priced_epsilon: by PLD.
     proven = _proven(scores.without, scores.present, delta, share)
-    mu_rates = best_rates(scores.without, scores.present, mu_of_rates, share)
-    mu = float(mu_of_rates(np.array([mu_rates.false_alarm_high]), np.array([mu_rates.miss_high]))[0])
     curve = Curve(event, adjacency)
-    below = curve.excludes(scores.without, scores.present, share / 3)
-    below = curve.excludes(scores.repeats_without, scores.repeats_present, share / 3) or below
-    below = overlap_refutes(scores.without, scores.present, event, adjacency, share / 3) or below
+    below = curve.excludes(scores.without, scores.present, share / 2)
+    below = curve.excludes(scores.repeats_without, scores.repeats_present, share / 2) or below
     return AuditVerdict(
         design=design,
         attack=_EXACT,
@@ -112,14 +106,11 @@ def judge(
         priced_epsilon=priced_epsilon,
         published_epsilon=published_epsilon(event, delta, adjacency),
         proven_epsilon=proven,
-        gdp_epsilon=gdp_epsilon_of_mu(mu, delta),
-        proven_mu=mu,
         largest_provable_epsilon=largest_provable(len(scores.without), delta, share),
         below_curve=below,
         violated=proven > claimed_epsilon or (own_price and below),
         linear_epsilon=_proven(scores.linear_without, scores.linear_present, delta, share),
         points=_points(scores, share),
-        assumed=AssumedBounds.of(scores.without, scores.present, event, adjacency, delta, 1 - confidence),
     )
 
 

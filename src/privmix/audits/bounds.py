@@ -7,8 +7,6 @@ has a false-alarm rate (type I error) and a miss rate (type II error), with Clop
   mechanism.
 * f-DP (Dong, Roth, Su 2021): miss >= f(false alarm); a miss rate below f at that false-alarm rate refutes f. Much
   sharper than the two lines that (epsilon, delta) draws under f.
-* mu-GDP (Nasr et al. 2023): the mechanism is not mu-DP for a smaller mu. An epsilon read off mu is valid ONLY for
-  mechanisms with a Gaussian curve (compositions of subsampled ones never have exactly that).
 
 Thresholds must not be chosen by the scores that prove: :func:`best_rates` chooses on the first third of the runs.
 """
@@ -23,9 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from scipy.special import ndtri
 
-from privmix.accounting.gdp import gdp_epsilon
 from privmix.errors import InvalidInput, check_integer, check_number
 
 Scores = NDArray[np.float64]
@@ -132,16 +128,6 @@ def epsilon_of_rates(false_alarm: Scores, miss: Scores, delta: float) -> Scores:
         one = np.log(np.maximum(1 - miss - delta, 0) / false_alarm)
         other = np.log(np.maximum(1 - false_alarm - delta, 0) / miss)
     return np.asarray(np.maximum(np.maximum(one, other), 0.0))
-
-
-def mu_of_rates(false_alarm: Scores, miss: Scores) -> Scores:
-    """Return the mu below which the mechanism is not mu-GDP (Nasr et al. 2023); at least 0."""
-    return np.asarray(np.maximum(ndtri(1 - false_alarm) - ndtri(miss), 0.0))
-
-
-def gdp_epsilon_of_mu(mu: float, delta: float) -> float | None:
-    """Epsilon of mu-GDP at ``delta``; None at delta 0, where there is none."""
-    return None if delta == 0 else gdp_epsilon(mu, delta)
 
 
 def largest_provable(runs: int, delta: float, alpha: float) -> float:

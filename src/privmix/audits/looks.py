@@ -2,8 +2,7 @@
 
 Scores are read at a number of runs that doubles, and once at the end of the time. The k-th look has the share 1 / (k (k
 + 1)) of the chance of error; the shares sum to 1. All looks hold together, whenever the audit stops, and the best may
-be reported. The looks are a confidence sequence (bets within a look hold at every run, see
-:mod:`privmix.audits.score_means`). Kutta, Dunsche, Wei and Zikas (2026) stop by asymptotic theory; looks are exact.
+be reported. Kutta, Dunsche, Wei and Zikas (2026) stop by asymptotic theory; looks are exact.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from privmix.audits.bounds import check_audit, gdp_epsilon_of_mu
-from privmix.audits.score_means import AssumedBounds
+from privmix.audits.bounds import check_audit
 from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores
 from privmix.errors import check_number
@@ -107,25 +105,11 @@ def _at_look(number: int, confidence: float) -> float:
 
 def _better(before: AuditVerdict, found: AuditVerdict) -> AuditVerdict:
     """Return the last look's figures, with the best bound of all looks."""
-    mu = max(before.proven_mu, found.proven_mu)
     linear = [value for value in (before.linear_epsilon, found.linear_epsilon) if value is not None]
     return replace(
         found,
         proven_epsilon=max(before.proven_epsilon, found.proven_epsilon),
-        proven_mu=mu,
-        gdp_epsilon=gdp_epsilon_of_mu(mu, found.delta),
         linear_epsilon=max(linear, default=None),
         below_curve=before.below_curve or found.below_curve,
         violated=before.violated or found.violated,
-        assumed=_both(before.assumed, found.assumed),
     )
-
-
-def _both(before: AssumedBounds, found: AssumedBounds) -> AssumedBounds:
-    """Return the better bounds; Gaussian scores are what the last test of all of them leaves."""
-    kept = found
-    if not found.doubt and before.gaussian_mu is not None and before.gaussian_mu > (found.gaussian_mu or 0.0):
-        kept = replace(kept, gaussian_mu=before.gaussian_mu, gaussian_epsilon=before.gaussian_epsilon)
-    if (before.own_noise_epsilon or 0.0) > (found.own_noise_epsilon or 0.0):
-        kept = replace(kept, own_noise_epsilon=before.own_noise_epsilon, own_noise=before.own_noise)
-    return kept

@@ -1,4 +1,4 @@
-"""Verdict of an audit: a claim, the bound proven for every mechanism, and results that hold under an assumption."""
+"""Verdict of an audit: a claim, and the bound proven for every mechanism."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from privmix.audits.bounds import Rates
-from privmix.audits.score_means import AssumedBounds
 from privmix.rounding import exact, rounded_down, rounded_up
 from privmix.shown import Bar, Bars, Shown
 
@@ -64,20 +63,17 @@ class AuditVerdict(ShownProof):
     Formal guarantees:
         * Sound: ``violated`` is true of a correct claim with chance at most 1 - ``confidence``. It rests on bounds that
           hold for every mechanism with the claimed (epsilon, delta). If the claim is the plan's own price, it also
-          rests on the plan's own trade-off curve and on the overlap of its worst pair. The accountant gives a lower
-          bound of this curve, both for the exact attack and for a search for noise that was used twice. The chance is
-          shared among them.
+          rests on the plan's own trade-off curve. The accountant gives a lower bound of this curve, both for the exact
+          attack and for a search for noise that was used twice. The chance is shared among them.
         * ``proven_epsilon`` is at most the true epsilon at ``delta`` with chance at least ``confidence``, for any
           mechanism. It may be far below: what no experiment of this size can show is not shown.
-        * Apart: what holds under an assumption alone is in ``assumed`` and the figures named gdp, and decides nothing.
         * Trials are independent if the engine draws records and noise as its plan states; an engine that does not is at
           fault with any verdict.
     """
 
-    # priced_epsilon: upper bound by PLD; published_epsilon: the papers' formula, or None; gdp_epsilon: of the proven
-    # mu, None at delta 0. below_curve: rates or an overlap that the plan's trade-off curve rules out. linear_epsilon:
-    # proven by the weaker, linear attack; points: one threshold at a time, over all runs. looks: more than 1 if it
-    # could stop early.
+    # priced_epsilon: upper bound by PLD; published_epsilon: the papers' formula, or None. below_curve: rates that the
+    # plan's trade-off curve rules out. linear_epsilon: proven by the weaker, linear attack; points: one threshold at a
+    # time, over all runs. looks: more than 1 if it could stop early.
 
     design: str
     attack: str
@@ -88,14 +84,11 @@ class AuditVerdict(ShownProof):
     priced_epsilon: float
     published_epsilon: float | None
     proven_epsilon: float
-    gdp_epsilon: float | None
-    proven_mu: float
     largest_provable_epsilon: float
     below_curve: bool
     violated: bool
     linear_epsilon: float | None
     points: tuple[Rates, ...]
-    assumed: AssumedBounds
     looks: int = 1
 
     @property
@@ -113,14 +106,6 @@ class AuditVerdict(ShownProof):
             **formula,
         }
 
-    @property
-    def details(self) -> tuple[str, ...]:
-        lines = self.assumed.in_words
-        if self.gdp_epsilon is not None:
-            mu, epsilon = rounded_down(self.proven_mu, 4), rounded_down(self.gdp_epsilon, 4)
-            lines.insert(0, f"as Gaussian DP, by one threshold: mu at least {mu}, epsilon {epsilon}")
-        return tuple(f"under an assumption, which decides nothing: {line}" for line in lines)
-
     def to_dict(self) -> dict[str, Any]:
         black_box = None
         if self.linear_epsilon is not None:
@@ -137,7 +122,6 @@ class AuditVerdict(ShownProof):
             "published_epsilon": self.published_epsilon,
             "proven_epsilon": self.proven_epsilon,
             "proven_by": {"clopper-pearson": self.proven_epsilon},
-            "assumed": {"gdp_epsilon": self.gdp_epsilon, "gdp_mu": self.proven_mu, **self.assumed.to_dict()},
             "looks": self.looks,
             "largest_provable_epsilon": self.largest_provable_epsilon,
             "below_curve": self.below_curve,
@@ -160,32 +144,10 @@ class AuditVerdict(ShownProof):
             "no private record was read.",
             f"Proven epsilon is a lower bound by Clopper-Pearson, above the true one with chance at most {chance}. "
             f"With {self.runs} runs no attack could have proven more than {rounded_up(self.largest_provable_epsilon)}.",
-            *_assumptions(self),
         ]
         if not self.violated:
             found.append("That nothing was refuted does not prove the claim: the accountant's bound does.")
         return found
-
-
-def _assumptions(found: AuditVerdict) -> list[str]:
-    said = [
-        "Figures that are marked as assumed hold under an assumption; no claim is called violated because of them.",
-        "As Gaussian DP, by one threshold: the trade-off curve is that of mu-GDP, which it exactly is for plain "
-        "Gaussian queries alone.",
-    ]
-    if found.assumed.doubt:
-        said.append(f"Gaussian scores are not assumed: {found.assumed.doubt}.")
-    else:
-        said.append(
-            "By Gaussian scores: they are Gaussian and equally wide with and without the record. Tests found nothing "
-            f"against it, but {found.runs} runs do not show how rare scores lie."
-        )
-    if found.assumed.own_noise_epsilon is not None:
-        said.append(
-            "By the plan's own noise: what ran is this plan, its noise times one unknown factor; of the scores' law "
-            "nothing is assumed."
-        )
-    return said
 
 
 def _finite(value: float) -> float | None:

@@ -45,9 +45,8 @@ class AuditResult(Measured, Generic[A]):
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Results that hold under an assumption alone, and the caveats of the figures."""
-        lines: tuple[str, ...] = self.audit.details
-        return (*lines, *(text for text in self.measurement.statements if text not in self.warnings))
+        """Caveats of the figures."""
+        return tuple(text for text in self.measurement.statements if text not in self.warnings)
 
     @property
     def violated(self) -> bool:

@@ -33,11 +33,6 @@ _SHARED = (
 )  # fmt: skip
 _METHODS = {
     "clopper-pearson": "Clopper and Pearson",
-    "gdp": "the curve is that of Gaussian DP (by one threshold)",
-    "gdp_epsilon": "the curve is that of Gaussian DP (by one threshold)",
-    "gaussian_epsilon": "scores are Gaussian with equal width, as tested (by their means)",
-    "own_noise_epsilon": "the plan ran with its noise times one unknown factor (by their means)",
-    "apart_epsilon": "the curve is that of Gaussian DP (by separate guesses at half of the canaries)",
     "steinke": "Steinke, Nasr, Jagielski 2023",
     "mahloujifar": "Mahloujifar et al. 2024",
 }
@@ -111,7 +106,6 @@ def audit_card(one: ShownRecord, context: Context) -> Card:
         "runs",
         "black_box",
         "points",
-        "assumed",
         "looks",
         "canaries",
         "included",
@@ -199,19 +193,12 @@ def _audit_tables(content: RecordFields) -> list[Block]:
     ]
     found: list[Block] = []
     numbers = content.fields("proven_by").numbers()
-    # Records of before have the fit to Gaussian DP among what is proven.
-    assumed = {
-        **content.fields("assumed").numbers(),
-        **{name: numbers.pop(name) for name in ("gdp",) if name in numbers},
-    }
-    by = [(_METHODS.get(name, name), f"ε ≥ {rounded_down(value)}") for name, value in numbers.items()]
+    by = [(_METHODS[name], f"ε ≥ {rounded_down(value)}") for name, value in numbers.items() if name in _METHODS]
     box = content.fields("black_box")
     if (value := box.number("proven_epsilon")) is not None:
         by.append((f"black box: {box.text('attack')}", f"ε ≥ {rounded_down(value)}"))
     if by:
         found.append(Table("Proven lower bounds by method", ("method", "ε"), by))
-    if under := [(_METHODS[name], f"ε ≥ {rounded_down(value)}") for name, value in assumed.items() if name in _METHODS]:
-        found.append(Table("Lower bounds if the assumption holds", ("assumption", "ε"), under))
     if facts:
         found.append(Table("The attack", ("", ""), facts, text=(1,)))
     return found
