@@ -51,7 +51,6 @@ from privmix.training.certificate import ModelFields
 from privmix.training.config import TrainingConfig
 from privmix.training.facts import ImageLayout, ModelFacts
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.mechanisms.banded.plan import BandedPlan
 from privmix.training.plan import TrainingPlan
 from tests.refusals import refuses
 
@@ -152,7 +151,6 @@ def examples() -> dict[type[Any], Any]:
         ThreatModel(3),
         ImageLayout(1, 8, 8),
         TrainingPlan(1000, 50, 5, 1.0, clip_norm=1.0, delta=1e-3, epsilon=1.0),
-        BandedPlan(1000, 50, 5, 1.0, clip_norm=1.0, delta=1e-3, coefficients=(0.8, 0.6)),
         ModelFacts(("no", "yes"), {}, (8, 8), 64),
     ]
     return {type(one): one for one in made}

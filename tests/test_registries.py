@@ -169,6 +169,17 @@ def test_a_foreign_variant_that_came_first_is_refused_at_its_name(monkeypatch: p
     assert imported == [own]
 
 
+def test_a_mechanism_of_earlier_versions_is_refused_with_the_reason() -> None:
+    config = TrainingConfig(8.0, 1e-3, batch_size=10, epochs=1)
+    for refused in (
+        lambda: plan_from_dict({**config.plan(100).to_dict(), "mechanism": "banded", "coefficients": [1.0]}),
+        lambda: TrainingConfig.from_settings({**config.settings(), "mechanism": "banded", "bands": 3}),
+        lambda: TrainingConfig.for_model("linear", records=100, epsilon=1.0, delta=1e-3, mechanism="banded:bands=4"),
+    ):
+        with pytest.raises(InvalidInput, match="correlated noise was removed"):
+            refused()
+
+
 def test_variants_of_another_package(elsewhere: None, tmp_path: Path) -> None:
     assert parse_method("multiplicity+mine") == ("multiplicity", "mine")
     assert ViewConfig.named("twice").views == 2

@@ -22,6 +22,7 @@ from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
 from privmix.errors import InvalidInput
@@ -35,10 +36,13 @@ class Registry(Generic[Variant]):
     """Classes by name: first those of a package's own files, then those of other packages, each part sorted by name."""
 
     # what: a variant's name in messages. package: where variants are, with commas. group: of entry points. by: the
-    # decorator, such as ``LEARNERS.register``, where other registries have variants in the same packages.
+    # decorator, such as ``LEARNERS.register``, where other registries have variants in the same packages. ended: the
+    # allowed value, and the reason, by the name of a variant that only earlier versions have.
 
-    def __init__(self, what: str, package: str, group: str, by: str = "") -> None:
-        self._what, self._package, self._group, self._by = what, package, group, by
+    def __init__(
+        self, what: str, package: str, group: str, by: str = "", ended: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self._what, self._package, self._group, self._by, self._ended = what, package, group, by, ended
         self._known: dict[str, Variant] = {}
         self._ordered: tuple[Variant, ...] | None = None
         self._looked = False
@@ -81,6 +85,8 @@ class Registry(Generic[Variant]):
                     importlib.import_module(module)
         if isinstance(name, str) and (name in self._known or name in tuple(self)):
             return self._known[name]
+        if isinstance(name, str) and name in self._ended:
+            raise InvalidInput(self._what, name, self._ended[name])
         raise InvalidInput(self._what, name, "one of " + ", ".join(self))
 
 

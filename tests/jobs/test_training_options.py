@@ -20,7 +20,6 @@ from privmix.fields import wrong_values
 from privmix.named import keys
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.gradients.config import ExecutionConfig
-from privmix.training.mechanisms.banded.options import BandedOptions
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.views.config import ViewConfig
 from tests.cli.training import write_all
@@ -34,7 +33,6 @@ NAMED: list[tuple[str, str, type[Any]]] = [
     ("warm_up", "asam", WarmUpConfig),
     ("public_method", "multiplicity+dope", ExtendedConfig),
     ("strategy", "ghost", ExecutionConfig),
-    ("mechanism", "banded", BandedOptions),
 ]
 
 
@@ -68,7 +66,6 @@ def test_objects_and_texts_say_the_same() -> None:
         warm_up="sgd:epochs=3,batch_size=7",
         public_method="dope:batch_size=5",
         strategy="ghost:chunk=9,amp",
-        mechanism="banded:bands=4",
         **TARGET,
     )
     second = TrainingConfig.for_model(
@@ -79,7 +76,6 @@ def test_objects_and_texts_say_the_same() -> None:
         warm_up=WarmUpConfig(epochs=3, batch_size=7, optimiser="sgd"),
         public_method=ExtendedConfig("dope", batch_size=5),
         strategy=ExecutionConfig("ghost", chunk=9, amp=True),
-        mechanism=BandedOptions(4),
         **TARGET,
     )
     assert first == second

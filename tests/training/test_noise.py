@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.mechanisms.base import mechanism_of
-from privmix.training.noise import MOST_PROCESSES, grid_of, noise_scale, noisy_mean
+from privmix.training.noise import MOST_PROCESSES, check_processes, grid_of, noise_scale, noisy_mean
 from privmix.training.plan import TrainingPlan
 from tests.refusals import refuses
 
@@ -53,9 +52,9 @@ def test_as_many_processes_share_a_run_as_the_noise_has_room_for() -> None:
     """One record moves the rounding of 2 W - 1 groups, each by 2^-17 of the bound and 1e-5 in float64."""
     room = noise_scale(PLAN) / PLAN.noise_std - 1
     assert room >= (2 * MOST_PROCESSES - 1) * (2**-17 + 1e-5)
-    mechanism_of(PLAN).check_processes(PLAN, MOST_PROCESSES)
+    check_processes(PLAN, MOST_PROCESSES)
     with refuses("processes"):
-        mechanism_of(PLAN).check_processes(PLAN, MOST_PROCESSES + 1)
+        check_processes(PLAN, MOST_PROCESSES + 1)
 
 
 def test_once_a_step() -> None:

@@ -84,9 +84,6 @@ def audit_training_canaries(
         # Calibrated by whichever version ran it; canaries come on top of the count that it states.
         job.plan = replace(plan, records_declared=True)
     mechanism = training_mechanism(job.plan)
-    if canaries.evidence == "neighbours" and not mechanism_of(job.plan).step_by_step(job.plan):
-        allowed = f"rows with mechanism {job.plan.mechanism}, whose noise is correlated"
-        raise InvalidInput("evidence", canaries.evidence, allowed)
     guesses = canaries.guesses_for(mechanism, job.plan.delta)
     coins = generator.random(canaries.canaries) < 0.5
     if canaries.kind == "planted":
@@ -151,7 +148,6 @@ class _Planted(StepObserver):
     each: int
     evidence: str
     scores: NDArray[np.float64] = field(init=False)
-    _seen: list[NDArray[np.float64]] = field(default_factory=list, init=False)
     _here: tuple[NDArray[np.int64], NDArray[np.float64]] | None = field(default=None, init=False)
     _others: NDArray[np.float64] | None = field(default=None, init=False)
     _before: NDArray[np.float64] | None = field(default=None, init=False)
@@ -192,13 +188,6 @@ class _Planted(StepObserver):
         assert self._others is not None
         total = mean[self.places].double().cpu().numpy() * self.plan.units
         shown = (total - self._others) / self.plan.clip_norm
-        mechanism = mechanism_of(self.plan)
-        if not mechanism.step_by_step(self.plan):
-            # Several steps together show a canary: the run is scored at its end, by the plan's own noise.
-            self._seen.append(shown)
-            if step + 1 == self.plan.steps:
-                self.scores = mechanism.scores(self.plan, np.stack(self._seen))[0]
-            return
         noise, rate = self.plan.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm, self.plan.sampling_rate
         if self.evidence == "rows":
             noise = self._measured(shown, noise)

@@ -20,7 +20,7 @@ from privmix.training.gradients.execution import Chunks, whole
 from privmix.training.gradients.parameters import FlatParameters, PublicMethod, SideInformation
 from privmix.training.gradients.strategies import GradientStrategy
 from privmix.training.mechanisms.base import mechanism_of
-from privmix.training.noise import GroupedSum, call_size, deal
+from privmix.training.noise import GroupedSum, call_size, check_processes, deal
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
@@ -145,7 +145,7 @@ class DpSgd:
         if (self.records.units is None) is not (self.plan.per_person is None):
             raise InvalidInput("persons", WITHHELD, "persons of records exactly where the plan's unit is a person")
         mechanism = mechanism_of(self.plan)
-        mechanism.check_processes(self.plan, self.world.size)
+        check_processes(self.plan, self.world.size)
         if self.world.size > 1 and self.observers:
             raise InvalidInput("observers", len(self.observers), "none with several processes")
         sampling = None if self.streams is None else self.streams.derive(SAMPLING)

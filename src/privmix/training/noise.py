@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.plan import TrainingPlan
 
@@ -104,7 +105,14 @@ _ROUNDING: Final = 1 + 2.0**-10
 MOST_PROCESSES: Final = 24
 """Processes that may share a run: one record's effect on 2 W - 1 groups then stays within the reserved margin."""
 
-WHY_NO_MORE: Final = "with more, rounding at the borders of their shares could exceed the margin that the noise covers"
+
+def check_processes(plan: TrainingPlan, size: int) -> None:
+    """Raise :class:`InvalidInput` unless ``size`` processes can share a run."""
+    if size > MOST_PROCESSES:
+        why = "with more, rounding at the borders of their shares could exceed the margin that the noise covers"
+        raise InvalidInput("processes", size, f"at most {MOST_PROCESSES}: {why}")
+    if size > 1 and plan.microbatch_size > 1:
+        raise InvalidInput("microbatch_size", plan.microbatch_size, "1 with several processes")
 
 
 def noisy_mean(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: int) -> Tensor:

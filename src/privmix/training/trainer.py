@@ -26,11 +26,12 @@ from privmix.training.dp_sgd import StepObserver
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.mechanisms.base import mechanism_of, plan_types
+from privmix.training.mechanisms.base import plan_types
 from privmix.training.models.base import Classifier
 from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.models.own import OwnNetwork
 from privmix.training.models.registry import build_model
+from privmix.training.noise import check_processes
 from privmix.training.plan import TrainingPlan
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
@@ -153,7 +154,7 @@ class Trainer:
 
     def check_world(self, world: World) -> None:
         """Raise :class:`InvalidInput` unless these processes can do the job; ``run`` checks it too."""
-        mechanism_of(self.plan).check_processes(self.plan, world.size)
+        check_processes(self.plan, world.size)
         if world.size > 1 and self.plan.steps == 0:
             raise InvalidInput("epsilon", 0, "more than 0 with several processes")
 

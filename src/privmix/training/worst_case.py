@@ -102,7 +102,6 @@ def training_noise(
         return np.stack([moved.numpy().ravel() * run.units for moved in linear_steps(run, records, 1.0, streams)])
 
     (drawn,) = keys.run("gradients", 1, one)
-    drawn = mechanism_of(plan).whitened(plan, drawn)
     noise = PureNoise("gradients", GAUSSIAN, plan.noise_std, noise_scale(plan), 0.0, drawn)
     return noise.stated("plan.noise_multiplier", plan.noise_multiplier)
 
@@ -213,10 +212,10 @@ def training_sensitivity(
     seed: int = 0,
 ) -> QuerySensitivity:
     """Do a step with a record and without it (or another in its place) under one key, and compare the weights."""
-    # The step is the first one, or where records have turns (:mod:`privmix.training.mechanisms`) the first of the
-    # record's. The difference is in the unit of the sum of gradients; the others' batch, views and microbatches are
-    # replayed. make: a trainer on records, streams and observers, each time with the same initial weights, plain SGD of
-    # learning rate 1 and a method that keeps the mean. Its plan must allow for one record less (``records_declared``).
+    # The step is the first one. The difference is in the unit of the sum of gradients; the others' batch, views and
+    # microbatches are replayed. make: a trainer on records, streams and observers, each time with the same initial
+    # weights, plain SGD of learning rate 1 and a method that keeps the mean. Its plan must allow for one record less
+    # (``records_declared``).
     count = check_integer("records", len(records), low=2)
     check_integer("position", position, low=0, high=count - 1)
     replay = _Replay(position, replaced=replacement is not None)
@@ -233,20 +232,15 @@ def training_sensitivity(
         # One record of a person takes the place of all.
         others = replace(records, x=x, labels=labels).kept(np.setdiff1d(np.arange(len(x)), own[1:]))
     second = make(others, SecretStreams.from_seed(seed), [replay])
-    step, weights = _turn(first, position), []
+    weights = []
     for trainer in (first, second):
-        trainer.step(step)
+        trainer.step(0)
         weights.append(trainer.gradients.flat.get().double().cpu().numpy()[None])
     length, rounding = distances(weights[0], weights[1], plan.units, "l2")
     # Means and weights are float32, the one before the other.
     room = noise_scale(plan) / plan.noise_std
     declared = plan.sensitivity * room * (1.0 if replacement is None else 2.0)
     return QuerySensitivity("gradients", declared, float(length[0]), 4 * float(rounding[0]))
-
-
-def _turn(trainer: DpSgd, position: int) -> int:
-    turns = range(min(mechanism_of(trainer.plan).period(trainer.plan), trainer.plan.steps))
-    return next((step for step in turns if position in trainer.batches.draw(step).indices), 0)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Interface of training mechanisms (a folder each: plan, sampler, noise, words, worst case), and their registry."""
+"""Interface of training mechanisms (a file each: plan, sampler, noise, words, worst case), and their registry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from privmix._registry import Registry
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches
-from privmix.training.noise import MOST_PROCESSES, WHY_NO_MORE
 from privmix.training.plan import TrainingPlan
 
 StepNoise = Callable[[Tensor, int], Tensor]
@@ -48,7 +47,8 @@ class TrainingMechanism(ABC):
 
     Formal guarantees:
         * One plan: batches, noise and price are made from the same ``plan``, of the class :attr:`plan` and no other.
-        * Noise once: :meth:`noise` gives the same noise for the same key and step, after any earlier calls.
+        * Noise once: :meth:`noise` gives the same noise for the same key and step, after any earlier calls. Audits read
+          the noise of different steps as independent.
     """
 
     # name: of the option ``mechanism``. words: its help. called: its name in texts. options: ``"module:name"`` of the
@@ -93,32 +93,12 @@ class TrainingMechanism(ABC):
         """Who is in each step."""
         return PoissonBatches(plan, streams, records, first, last)
 
-    @classmethod
-    def check_processes(cls, plan: TrainingPlan, size: int) -> None:
-        """Raise :class:`InvalidInput` unless ``size`` processes can share a run."""
-        if size > MOST_PROCESSES:
-            raise InvalidInput("processes", size, f"at most {MOST_PROCESSES}: {WHY_NO_MORE}")
-        if size > 1 and plan.microbatch_size > 1:
-            raise InvalidInput("microbatch_size", plan.microbatch_size, "1 with several processes")
-
-    @classmethod
-    def whitened(cls, plan: TrainingPlan, noise: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return (steps, P) independent noise of ``plan.noise_std``, of the noise in the sums of the first steps."""
-        return noise
-
-    @classmethod
-    def period(cls, plan: TrainingPlan) -> int:
-        """In how many steps every record has had a turn."""
-        return 1
-
-    @classmethod
-    def step_by_step(cls, plan: TrainingPlan) -> bool:
-        """Whether the likelihood ratio is a product over steps, each of a sum with noise of its own."""
-        return True
-
 
 MECHANISMS: Final[Registry[type[TrainingMechanism]]] = Registry(
-    "mechanism", "privmix.training.mechanisms", "privmix.training_mechanisms"
+    "mechanism",
+    "privmix.training.mechanisms",
+    "privmix.training_mechanisms",
+    ended={"banded": "dp-sgd: correlated noise was removed; a model with it needs the privmix version that trained it"},
 )
 
 

@@ -1,1 +1,0 @@
-"""Banded matrix factorisation with cyclic Poisson sampling (Choquette-Choo et al. 2023)."""
