@@ -14,24 +14,38 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from typing import Any, Final
 
+import numpy as np
+
 import common
 from privmix.accounting import calibrate, get_accountant
-from privmix.commands.account.account import noise_comparison
 from privmix.designs import Fixed, Poisson
 from privmix.engine.rows import PrivateRecords
+from privmix.errors import InvalidInput
 from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.progress import silent
 from privmix.releases.api import release_to_memory
-from privmix.reports.pictures import draw_noise_comparison
+from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.rounding import rounded_up
 
 RUNS = common.RESULTS / "noise_comparison_runs.json"
 EPSILONS, DELTA, DEGREE = (1.0, 8.0), 1e-5, 64
+RECORDS, POINTS, MARKERS = 50_000, 13, "os^vDPX*"
+# Label, design, accountant. Fixed-size draws are the papers' "uniform" sampling.
+CURVES: Final = (
+    ("uniform RDP (replace-one)", "fixed", "rdp"),
+    ("uniform RDP as published", "fixed", "as_published"),
+    ("uniform GDP (limit)", "fixed", "gdp_clt"),
+    ("Poisson MA", "poisson", "moments"),
+    ("Poisson RDP", "poisson", "rdp"),
+    ("Poisson GDP (as published)", "poisson", "as_published"),
+    ("uniform PLD (replace-one)", "fixed", "pld"),
+    ("Poisson PLD", "poisson", "pld"),
+)
 # Label, design, accountant: those of the first table that differ at m = 64.
 PRICED: Final = (
     ("uniform RDP (replace-one)", Fixed(mixup_degree=DEGREE), "rdp"),
@@ -42,6 +56,63 @@ PRICED: Final = (
     ("Poisson PLD", Poisson(mixup_degree=DEGREE), "pld"),
     ("Poisson GDP (as published)", Poisson(mixup_degree=DEGREE), "as_published"),
 )
+
+
+def noise_comparison() -> dict[str, Any]:
+    """Noise over degree, sqrt(2) s / m with s_x = s_y, for every curve; None where no noise meets the target."""
+    degrees = sorted({round(value) for value in np.geomspace(1, RECORDS, POINTS)})
+    facts = {"records": RECORDS, "rows": RECORDS, "epsilon": EPSILONS[0], "delta": DELTA, "mixup_degrees": degrees}
+    curves = [
+        {
+            "label": label,
+            "design": design,
+            "accountant": accountant,
+            "is_upper_bound": get_accountant(accountant).is_upper_bound,
+            "noise_over_degree": [noise_over(degree, design, accountant) for degree in degrees],
+        }
+        for label, design, accountant in CURVES
+    ]
+    return {**facts, "curves": curves}
+
+
+def noise_over(degree: int, design: str, accountant: str) -> float | None:
+    config = ReleaseConfig(RECORDS, 1, ("0", "1"), design=design, mixup_degree=degree, rows=RECORDS, centre="none")
+    adjacency = config.draft().adjacency
+    try:
+        found = calibrate(
+            lambda s: config.with_noise(s).event, EPSILONS[0], DELTA, accountant=accountant, adjacency=adjacency
+        )
+    except InvalidInput:
+        return None
+    return math.sqrt(2) * found.noise_multiplier / degree
+
+
+def draw(record: dict[str, Any]) -> None:
+    """Noise over m against m (Li et al. 2022, Figure 1); curves that are no bounds are dashed and labelled."""
+    figure = new_figure(7.5, 5.2)
+    axes = figure.subplots()
+    for curve, colour, marker in zip(record["curves"], COLOURS, MARKERS, strict=True):
+        valid = curve["is_upper_bound"]
+        pairs = zip(record["mixup_degrees"], curve["noise_over_degree"], strict=True)
+        axes.loglog(
+            *zip(*((degree, noise) for degree, noise in pairs if noise is not None), strict=True),
+            color=colour,
+            marker=marker,
+            markersize=4,
+            linewidth=1.8 if valid else 1.2,
+            linestyle="-" if valid else "--",
+            label=curve["label"] if valid else f"{curve['label']}: NOT a bound",
+        )
+    axes.set_xlabel("mixup degree m")
+    axes.set_ylabel("noise over degree, sigma / m")
+    axes.set_title(
+        f"Noise that each accountant requires at epsilon {EPSILONS[0]:g}, delta {DELTA:g}\n"
+        f"n = {RECORDS:,}, T = {RECORDS:,}; solid: valid bounds, dashed: not",
+        fontsize=10,
+    )
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(fontsize=8)
+    save_figure(figure, common.RESULTS / "noise_comparison.svg")
 
 
 def released(design: Any, accountant: str, epsilon: float, seed: int) -> dict[str, Any]:
@@ -109,8 +180,8 @@ def main() -> None:
                     runs.append({**facts, **released(design, accountant, epsilon, seed)})
                     RUNS.write_text(json.dumps(runs, indent=0) + "\n")
                     print(runs[-1], flush=True)
-    record = noise_comparison(50_000, 50_000, 1.0, 1e-5, 13, silent)
-    draw_noise_comparison(record, common.RESULTS / "noise_comparison.svg")
+    record = noise_comparison()
+    draw(record)
     header = ["m", *(c["label"] + ("" if c["is_upper_bound"] else " (no bound)") for c in record["curves"])]
     columns = [curve["noise_over_degree"] for curve in record["curves"]]
     rows = [
@@ -123,7 +194,7 @@ def main() -> None:
     common.save(
         "noise_comparison",
         "Noise over degree, sigma/m with sigma_x = sigma_y, by accountant",
-        {"n": 50_000, "T": 50_000, "epsilon": 1, "delta": 1e-5},
+        {"n": RECORDS, "T": RECORDS, "epsilon": 1, "delta": DELTA},
         {**record, "encoded": runs},
         tables,
     )

@@ -70,7 +70,7 @@ def test_what_needs_no_arithmetic_imports_none(tmp_path: Path) -> None:
 
 
 def test_a_verb_that_explains_itself_does_nothing_else() -> None:
-    verbs = [*VERBS, "account compare", "account poisoning"]
+    verbs = [*VERBS, "account poisoning"]
     verbs += [*(f"attack {name}" for name in ATTACKS), *(f"ledger {name}" for name in ledger.VERBS)]
     verbs += [*verbs_from_elsewhere(), *(f"attack {name}" for name in verbs_from_elsewhere("attack"))]
     said, imported = run_fresh(*({"arguments": [*verb.split(), "--help"]} for verb in verbs))

@@ -14,7 +14,6 @@ from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.releases.api import release_to_folder
-from privmix.reports.pictures import draw_noise_comparison
 from tests.cli.helpers import Outcome, privmix
 
 PURE = ("add_remove", "replace_one")
@@ -141,27 +140,6 @@ def test_poisoning_refuses_what_does_not_fit(line: str, flag: str) -> None:
     assert flag in outcome.err
 
 
-@pytest.mark.thorough
-def test_compare_draws(tmp_path: Path) -> None:
-    figure = tmp_path / "curves.svg"
-    outcome = privmix("account", "compare", "--records", "20", "--points", "2", "--out", str(figure), "--json")
-    assert outcome.code == 0, outcome.err
-    record = json.loads(outcome.out)
-    curves = {curve["label"]: curve for curve in record["curves"]}
-    assert curves["Poisson PLD"]["is_upper_bound"] is True
-    assert curves["Poisson GDP (as published)"]["is_upper_bound"] is False
-    for one, other in zip(
-        curves["Poisson PLD"]["noise_over_degree"], curves["Poisson RDP"]["noise_over_degree"], strict=True
-    ):
-        assert one <= other * 1.001
-    drawing = figure.read_text()
-    assert drawing.startswith("<?xml")
-    png = tmp_path / "curves.png"
-    # The numbers take seconds: the other form is drawn from those that are there.
-    draw_noise_comparison(record, png)
-    assert png.read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -175,7 +153,6 @@ def test_compare_draws(tmp_path: Path) -> None:
             "account --design hierarchical:mixup_degree=64 --records 1000 --noise-multiplier 1 --accountant rdp",
             ["no Renyi bound"],
         ),
-        ("account compare --out curves.txt", ["--out", ".svg"]),
         ("account --records many --epsilon 1", ["records"]),
         ("nonsense", ["nonsense"]),
     ],

@@ -127,7 +127,6 @@ def test_a_public_dataset_as_proxy(kind: str, tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     content = json.loads(outcome.out)
     assert content["model"] == "200 records that the owner declared public"
-    assert content["neural_collapse"] > 0
     assert max(content["predicted"].values()) > 0.8
 
 

@@ -1,4 +1,4 @@
-"""``privmix account``: prices; a group that prices where none of its commands is called."""
+"""``privmix account``: prices; a group that prices where its command is not called."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from privmix.commands.account.account import Account
 
 # Verb -> where it is, and its line in `privmix account --help`.
 VERBS: Final = {
-    "compare": Verb(
-        "privmix.commands.account.account:Compare", "Draw each accountant's noise against the mixup degree."
-    ),
     "poisoning": Verb(
         "privmix.commands.account.poisoning:Poisoning",
         "Bound the success of poisoning attacks under a privacy guarantee.",

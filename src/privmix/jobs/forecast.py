@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from privmix.certificate.guarantee import Guarantee
 from privmix.data.source import resolve_classes
@@ -28,7 +24,6 @@ from privmix.learning.data_model import DataModel
 from privmix.named import in_words
 from privmix.planning.choice import Candidate, PlannerChoice, auc_of, labels
 from privmix.planning.config import ReleaseConfig, degree_by_theory
-from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.planning.planner import TableChoice, choose_design, choose_table
 from privmix.planning.table import forecast_table
 from privmix.planning.theory import best_mixup_degree
@@ -38,7 +33,6 @@ from privmix.reports.pictures import draw_predictions
 from privmix.rounding import exact, percent_up
 from privmix.shown import Bar, Bars, Shown
 
-_MIXTURES: Final = 1000
 # Budgets that are tried for a wanted accuracy. Forecasts are no closer than steps of a third or so.
 _BUDGETS: Final = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 
@@ -48,13 +42,11 @@ class ForecastResult(Shown):
     """The planner's forecast of every design, and that of theory."""
 
     # `linear`: Li et al. 2022, Theorem 3.1: the best mixup degree and the paper's; None where rows are too few or a
-    # degree has no price. `mixup_degree`: of a Poisson release by theory. `distance` is None where every pair holds all
-    # classes. `goal`: classify or table. `variations`: by design that releases pairs, the forecast total variation.
+    # degree has no price. `mixup_degree`: of a Poisson release by theory. `goal`: classify or table. `variations`: by
+    # design that releases pairs, the forecast total variation.
     choice: PlannerChoice
     linear: dict[str, Any] | None
     mixup_degree: int
-    collapse: float | None
-    distance: float | None
     goal: str = CLASSIFY
     table: TableChoice | None = None
     variations: Mapping[str, float] = field(default_factory=dict)
@@ -118,11 +110,6 @@ class ForecastResult(Shown):
                 f"{self.linear['mixup_degree']}; the paper's rate gives {self.linear['published_mixup_degree']:.0f}"
             )
         found.append(f"a Poisson release takes mixup degree {self.mixup_degree} where none is given")
-        if self.collapse is not None:
-            distance = self.distance
-            near = "" if distance is None else f"; least distance of a mixed pair to another class: {distance:.3g}"
-            smaller = "(the smaller, the better classes survive mixing)"
-            found.append(f"neural collapse of the public data: {self.collapse:.3g} {smaller}{near}")
         if self.figure is not None:
             found.append(f"picture: {self.figure}")
         return tuple(found)
@@ -142,8 +129,6 @@ class ForecastResult(Shown):
             "left_out": [str(item) for item in self.choice.left_out],
             "linear_regression": self.linear,
             "mixup_degree": self.mixup_degree,
-            "neural_collapse": self.collapse,
-            "minimum_euclidean_distance": self.distance,
             **({} if self.table is None else {"goal": self.goal, "table": self.table.to_dict()}),
             **({"total_variation": dict(self.variations)} if self.variations else {}),
             "right_at_most": self.right,
@@ -283,7 +268,7 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
     # A declaration of persons makes them the units.
     of_persons = assumed.holdings is not None
     assumed.check(of_persons=of_persons)
-    collapse = distance = public = None
+    public = None
     if proxy is not None:
         listed = class_list(assumed.proxy_classes) or list(names)
         opened = open_for(extractor, proxy, "train", listed, asked.as_columns())
@@ -304,15 +289,13 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
         model, words = declared_model(config, assumed, extractor)
     else:
         model, words = public_model(config, public.features, public.labels, assumed.holdings)
-        collapse = neural_collapse(public.features, public.labels)
-        distance = _distance(public.features, public.labels, clip_norm)
 
     def at(epsilon: float, curve: bool = False) -> ForecastResult:
         budget = epsilon, asked.delta
         wide = projects(extractor)
         choice = choose_design(config, *budget, model, model_words=words, curve=curve, project=wide, progress=progress)
         degree = degree_by_theory(config, Poisson(), *budget)
-        found = ForecastResult(choice, _linear(config, *budget), degree, collapse, distance, goal)
+        found = ForecastResult(choice, _linear(config, *budget), degree, goal)
         return _with_table(found, config, extractor, model)
 
     budgets = () if asked.epsilon is None else budgets_of(asked.epsilon)
@@ -386,11 +369,3 @@ def _linear(config: ReleaseConfig, epsilon: float, delta: float) -> dict[str, An
         # No noise was found for some degree: the designs are compared all the same.
         return None
     return {"mixup_degree": found.mixup_degree, "published_mixup_degree": found.published_degree}
-
-
-def _distance(features: NDArray[Any], labels: NDArray[np.int64], clip_norm: float) -> float | None:
-    """Li et al. 2024, appendix I.5; None where every pair holds all classes."""
-    found = minimum_euclidean_distance(
-        features, labels, np.random.default_rng(0), clip_norm=clip_norm, mixtures=min(_MIXTURES, len(labels))
-    )
-    return found.smallest if math.isfinite(found.smallest) else None

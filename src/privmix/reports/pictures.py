@@ -128,41 +128,6 @@ def _own_ids(body: str, name: str) -> str:
 _MARKERS = "os^vDPX*"
 
 
-def draw_noise_comparison(record: Mapping[str, Any], path: Path) -> None:
-    """Draw noise over m against m (Li et al. 2022, Figure 1), from ``privmix account compare --json``."""
-    # Curves that are no bounds are dashed and labelled.
-    figure = new_figure(7.5, 5.2)
-    axes = figure.subplots()
-    for index, curve in enumerate(record["curves"]):
-        valid = curve["is_upper_bound"]
-        points = [
-            (degree, noise)
-            for degree, noise in zip(record["mixup_degrees"], curve["noise_over_degree"], strict=True)
-            if noise is not None
-        ]
-        if not points:
-            continue
-        axes.loglog(
-            *zip(*points, strict=True),
-            color=COLOURS[index % len(COLOURS)],
-            marker=_MARKERS[index % len(_MARKERS)],
-            markersize=4,
-            linewidth=1.8 if valid else 1.2,
-            linestyle="-" if valid else "--",
-            label=curve["label"] if valid else f"{curve['label']}: NOT a bound",
-        )
-    axes.set_xlabel("mixup degree m")
-    axes.set_ylabel("noise over degree, sigma / m")
-    axes.set_title(
-        f"Noise that each accountant requires at epsilon {exact(record['epsilon'])}, delta {exact(record['delta'])}\n"
-        f"n = {record['records']:,}, T = {record['rows']:,}; solid: valid bounds, dashed: not",
-        fontsize=10,
-    )
-    axes.grid(True, which="major", alpha=0.3)
-    axes.legend(fontsize=8)
-    save_figure(figure, path)
-
-
 def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
     """Draw the planner's predictions from ``privmix plan --json``; the chosen design is thick, with its range."""
     figure = new_figure(7.0, 4.6)

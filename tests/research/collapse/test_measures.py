@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privmix.planning import ReleaseConfig
-from privmix.planning.diagnostics import neural_collapse
+from privmix.research.collapse.diagnostics import neural_collapse
 from privmix.research.collapse.measures import measure_collapse
 from tests.releases.helpers import own_options
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.clipping import clip_l2
-from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.plans.plan import Plan
 from privmix.plans.rows import ReleasePlan
+from privmix.research.collapse.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.research.collapse.labels import LabelCollapse, label_collapse, mixed_labels
 from privmix.research.known_rows import check_sums
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
+from privmix.research.collapse.diagnostics import minimum_euclidean_distance, neural_collapse
 
 # The size of blocks changes no result.
 in_blocks = pytest.mark.parametrize("block", [40, 10**7])
@@ -35,7 +35,7 @@ def naive_neural_collapse(x: np.ndarray, labels: np.ndarray) -> float:
 def test_neural_collapse_is_the_metric_of_the_equations(
     dim: int, classes: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privmix.planning.diagnostics._BLOCK", block)
+    monkeypatch.setattr("privmix.research.collapse.diagnostics._BLOCK", block)
     x, labels = blobs(dim=dim, classes=classes)
     assert neural_collapse(x, labels) == pytest.approx(naive_neural_collapse(x, labels), rel=1e-6)
 
@@ -79,7 +79,7 @@ def naive_distances(x: np.ndarray, labels: np.ndarray, seed: int, degree: int, a
 def test_minimum_distance_is_that_of_a_loop_over_pairs(
     degree: int, alpha: float, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privmix.planning.diagnostics._BLOCK", block)
+    monkeypatch.setattr("privmix.research.collapse.diagnostics._BLOCK", block)
     x, labels = blobs(count=60)
     found = minimum_euclidean_distance(x, labels, np.random.default_rng(3), mixup_degree=degree, alpha=alpha)
     expected = naive_distances(x, labels, 3, degree, alpha)
