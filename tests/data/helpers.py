@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas
 import pyarrow as pa
-import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
@@ -56,8 +55,6 @@ def write(path: Path, x: NDArray[Any], y: Any = None) -> Path:
         frame.to_json(path, orient="records", lines=True)
     elif kind == "parquet":
         frame.to_parquet(path, index=False)
-    elif kind in ("arrow", "feather"):
-        feather.write_feather(pa.table(columns(x, y)), str(path), compression="uncompressed")
     elif kind == "npz":
         np.savez(path, **arrays)
     elif kind == "safetensors":
@@ -86,8 +83,6 @@ def held(kind: str, table: pa.Table, folder: Path) -> Any:
         table.to_pandas().to_csv(path, index=False)
     elif kind == "jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
-    elif kind == "parquet":
-        pq.write_table(table, path)
     else:
-        feather.write_feather(table, str(path), compression="uncompressed")
+        pq.write_table(table, path)
     return path

@@ -147,7 +147,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("kind", ODD)
-@pytest.mark.parametrize("form", ["parquet", "arrow", "table", "datasets", "polars", "pandas", "jsonl", "rows"])
+@pytest.mark.parametrize("form", ["parquet", "table", "datasets", "polars", "pandas", "jsonl", "rows"])
 def test_columns_of_lists_structs_and_durations_are_refused_by_name(tmp_path: Path, form: str, kind: str) -> None:
     """Where a type says it, opening refuses: no record is read, and nothing was charged. No text of a cell is shown."""
     table = pa.table({"age": [20, 30], "odd": ODD[kind], "label": ["no", "yes"]})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from privmix.data import embedded_digits, open_dataset
+from privmix.data.header import columns_of
 from privmix.errors import InvalidInput, StorageError
 from tests.data.helpers import write_mnist
 from tests.refusals import refuses
@@ -36,6 +38,19 @@ def test_places_without_a_dataset(tmp_path: Path, place: str, split: str, error:
     (tmp_path / "d.xlsx").write_text("")
     with pytest.raises(error, match=words):
         open_dataset(tmp_path / place, split=split)
+
+
+@pytest.mark.parametrize("place", ["a.feather", "a.arrow", "one", "several", "several/train", "*.arrow"])
+def test_arrow_files_are_refused_with_what_to_do(tmp_path: Path, place: str) -> None:
+    for folder in ("one", "several/train"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "state.json").write_text('{"_data_files": []}')
+    for name in ("a.feather", "a.arrow", "one/data-00000-of-00001.arrow", "several/train/d.arrow"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "several" / "dataset_dict.json").write_text('{"splits": ["ill"]}')
+    for read in (partial(open_dataset, classes=2), columns_of):
+        with pytest.raises(InvalidInput, match=r"load_from_disk.*to_parquet.*In Python, pass the Dataset"):
+            read(tmp_path / place)
 
 
 @pytest.mark.parametrize("name", ["test", "t10k", "d_test", "test-00000-of-00001", "my.test"])

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather as feather
-import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
@@ -23,9 +21,9 @@ from privmix.errors import InvalidInput, StorageError
 from tests.data.helpers import idx_bytes, png, write
 
 FORMATS = ["idx", "idx.gz", "npz", "npy", "csv", "csv.gz", "parquet", "images.parquet", "png"]
-FORMATS += ["jsonl", "jsonl.gz", "arrow", "stream.arrow", "images.arrow", "feather", "safetensors", "saved"]
+FORMATS += ["jsonl", "jsonl.gz", "safetensors"]
 # Tables of texts.
-TABLES = ["text.csv", "text.csv.gz", "text.jsonl", "text.parquet", "text.arrow", "text.stream.arrow"]
+TABLES = ["text.csv", "text.csv.gz", "text.jsonl", "text.parquet"]
 SECRET = "Smith"
 FUZZ = settings(max_examples=60)
 
@@ -65,14 +63,7 @@ def valid(kind: str) -> bytes:
 def write_table(kind: str, path: Path, x: np.ndarray) -> None:
     column = {"image": [png(image) for image in x]} if "images" in kind else {"x": x.reshape(4, -1).tolist()}
     content = pa.table(TEXT_CELLS if kind.startswith("text") else {**column, "label": LABELS})
-    if kind.endswith("parquet"):
-        pq.write_table(content, path)
-    elif kind == "feather":
-        feather.write_feather(content, str(path), compression="lz4")
-    else:
-        writer = pa_ipc.new_stream if kind in ("stream.arrow", "text.stream.arrow", "saved") else pa_ipc.new_file
-        with writer(str(path), content.schema) as out:
-            out.write_table(content)
+    pq.write_table(content, path)
 
 
 def place(folder: Path, kind: str, content: bytes) -> Path:
@@ -86,10 +77,6 @@ def place(folder: Path, kind: str, content: bytes) -> Path:
     elif kind == "png":
         (folder / "1").mkdir()
         (folder / "1" / "a.png").write_bytes(content)
-        return folder
-    elif kind == "saved":
-        (folder / "data.arrow").write_bytes(content)
-        (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
         return folder
     else:
         path = folder / f"d.{kind}"
@@ -105,7 +92,7 @@ def options(kind: str) -> dict[str, Any]:
         return {"number_columns": ["a"]}
     if "images" in kind or kind == "png":
         return {"image_size": 3, "colour": "grey"}
-    return {"feature_length": 9} if kind in ("parquet", "arrow", "stream.arrow", "feather", "saved") else {}
+    return {"feature_length": 9} if kind == "parquet" else {}
 
 
 def read(kind: str, content: bytes) -> None:

@@ -33,7 +33,7 @@ def read(path: Path, header: tuple[str, ...], label: str, **options: Any) -> tup
     return found.x.tolist(), found.y.tolist()
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "pandas", "polars", "table", "datasets"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "polars", "table", "datasets"])
 def test_a_record_is_not_taken_for_names(tmp_path: Path, kind: str) -> None:
     """Formal guarantee: declared. A frame that was read with a record for its header is one, too."""
     data = headerless(tmp_path / "d.csv")

@@ -10,7 +10,6 @@ import numpy as np
 import pandas
 import polars
 import pyarrow as pa
-import pyarrow.feather
 import pytest
 
 from privmix.data import open_dataset
@@ -45,7 +44,7 @@ def _x(labels: list[Any]) -> Any:
 
 
 ANY: dict[str, Reader] = {
-    **{name: _file(f"a.{name}") for name in ("csv", "jsonl", "parquet", "feather", "npz")},
+    **{name: _file(f"a.{name}") for name in ("csv", "jsonl", "parquet", "npz")},
     "dictionary": lambda folder, labels, classes: (
         _category(labels).to_parquet(folder / "b.parquet") or _read(folder / "b.parquet", classes)
     ),
@@ -187,7 +186,7 @@ PLACES = np.array([0, 1, 1, 0])
 ANIMAL_LABELS = [ANIMALS[label] for label in PLACES]
 
 
-FILES = ["d.csv", "d.parquet", "d.feather", "d.jsonl", "d.npz", "x.npy", "d.safetensors", "train-images-idx2-ubyte"]
+FILES = ["d.csv", "d.parquet", "d.jsonl", "d.npz", "x.npy", "d.safetensors", "train-images-idx2-ubyte"]
 FORMATS: dict[str, Callable[[Path, Any], Any]] = {
     **{name: lambda folder, y, name=name: write(folder / name, INPUTS, y) for name in FILES},
     "folder of npy": lambda folder, y: write(folder / "x.npy", INPUTS, y).parent,

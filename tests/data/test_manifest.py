@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather as feather
-import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 import pytest
 
@@ -36,17 +34,6 @@ def parquet(folder: Path) -> Source:
     for number, part in enumerate((table()[:30], table()[30:])):
         pq.write_table(part, folder / f"train-{number}.parquet", row_group_size=7)
     return open_dataset(folder, classes=2)
-
-
-def arrow(folder: Path) -> Source:
-    feather.write_feather(table(), str(folder / "d.feather"), chunksize=10)
-    return open_dataset(folder / "d.feather", classes=2)
-
-
-def stream(folder: Path) -> Source:
-    with pa.OSFile(str(folder / "d.arrow"), "wb") as file, pa_ipc.new_stream(file, table().schema) as writer:
-        writer.write_table(table(), max_chunksize=8)
-    return open_dataset(folder / "d.arrow", classes=2)
 
 
 def csv_lines(end: str = "\n") -> str:
@@ -108,7 +95,7 @@ def arrow_table(folder: Path) -> Source:
     return open_dataset(table(), classes=2)
 
 
-LONG = [parquet, arrow, stream, csv, csv_by_returns, texts, jsonl]
+LONG = [parquet, csv, csv_by_returns, texts, jsonl]
 ANYWHERE = [idx, npy, safetensors, images]
 PACKED = [packed, npz]
 IN_MEMORY = [memory, arrow_table]

@@ -23,7 +23,6 @@ import pandas
 import polars
 import pyarrow as pa
 import pyarrow.dataset
-import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -92,11 +91,7 @@ def tables(kind: str, types: dict[str, Any]) -> Callable[[Path, list[Record]], P
             for number in range(len(records)):
                 pq.write_table(content.slice(number, 1), folder / f"train-{number}.parquet")
             return folder
-        if kind == "parquet":
-            pq.write_table(content, path)
-        else:
-            with (pa_ipc.new_stream if kind == "feather" else pa_ipc.new_file)(str(path), schema) as out:
-                out.write_table(content)
+        pq.write_table(content, path)
         return path
 
     return write
@@ -281,16 +276,10 @@ READERS = {
     "folder, rgb": Reader(images_by_class, PHOTOS, ANY_PHOTO, COLOUR),
     "folder, undeclared": Reader(images_by_class, PHOTOS, ANY_PHOTO, {"colour": "rgb"}),
     "folder, classes undeclared": Reader(images_by_class, PHOTOS, ANY_PHOTO, {**COLOUR, "classes": None}),
-    **{
-        f"{kind}, images": Reader(tables(kind, PICTURE_TABLE), PHOTOS, ANY_CELL, COLOUR)
-        for kind in ("parquet", "arrow", "feather")
-    },
+    "parquet, images": Reader(tables("parquet", PICTURE_TABLE), PHOTOS, ANY_CELL, COLOUR),
     "parquet, undeclared images": Reader(tables("parquet", PICTURE_TABLE), PHOTOS, ANY_CELL, {"image_size": 4}),
-    **{
-        f"{kind}, lists": Reader(tables(kind, LIST_TABLE), LISTS, ANY_LIST, {"feature_length": 3})
-        for kind in ("parquet", "arrow", "feather")
-    },
-    "arrow, undeclared lists": Reader(tables("arrow", LIST_TABLE), LISTS, ANY_LIST),
+    "parquet, lists": Reader(tables("parquet", LIST_TABLE), LISTS, ANY_LIST, {"feature_length": 3}),
+    "parquet, undeclared lists": Reader(tables("parquet", LIST_TABLE), LISTS, ANY_LIST),
     "json, numbers": Reader(lines, LINES, json_line(), {"number_columns": ["a", "b"]}),
     "json, lists": Reader(lines, LINES, json_line(), {"number_columns": ["v"], "feature_length": 3}),
     "json, table": Reader(lines, LINES, json_line(), {"columns": ["a", "b"]}),

@@ -85,6 +85,10 @@ def test_classes_from_metadata(tmp_path: Path) -> None:
     for file in (path, write(tmp_path / "c.parquet", columns)):
         with refuses("classes"):
             open_dataset(file)
+    for label in ({"names": 3}, {"names": "ab"}, {"names": [3]}):
+        said = {"huggingface": json.dumps({"info": {"features": {"label": label}}})}
+        with refuses(str(write(tmp_path / "d.parquet", columns, said))):
+            open_dataset(tmp_path / "d.parquet", feature_length=3, classes="ClassLabel")
 
 
 SECRET = "Smith"

@@ -243,20 +243,6 @@ def test_signed_web_addresses(copies: Path, tmp_path: Path, monkeypatch: pytest.
         open_dataset("https://host/test.csv?sig=a*b", classes=2)
 
 
-def test_saved_datasets(memory: Any, copies: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "d"
-    (folder / "train").mkdir(parents=True)
-    (folder / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    (folder / "train" / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
-    table = pa.table({"text": ["a", None], "label": [0, 1]})
-    with pa.ipc.new_stream(str(folder / "train" / "data.arrow"), table.schema) as out:
-        out.write_table(table)
-    upload(memory, folder)
-    assert open_dataset("memory://privmix", classes=2, columns=["text"]).read().x.tolist() == [["a"], [None]]
-    with pytest.raises(StorageError, match=r"memory://privmix/test/state.json: "):
-        open_dataset("memory://privmix", classes=2, columns=["text"], split="test")
-
-
 def test_the_same_bytes_are_known_at_an_address_and_of_a_split(tmp_path: Path) -> None:
     """What is called public is read as a training split; the private data may be any split, here or there."""
     memory = fsspec.filesystem("memory")

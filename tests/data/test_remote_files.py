@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import cloudpickle
 import numpy as np
 import pyarrow as pa
-import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 import pytest
 
@@ -76,20 +75,6 @@ def _parquet(folder: Path) -> str:
     return "d.parquet"
 
 
-def _arrow(folder: Path, writer: Any = pa_ipc.new_file, **options: Any) -> str:
-    with writer(folder / "d.arrow", table().schema, **options) as out:
-        out.write_table(table(), max_chunksize=200)
-    return "d.arrow"
-
-
-def _stream(folder: Path) -> str:
-    return _arrow(folder, pa_ipc.new_stream)
-
-
-def _packed(folder: Path) -> str:
-    return _arrow(folder, pa_ipc.new_stream, options=pa_ipc.IpcWriteOptions(compression="zstd"))
-
-
 def _csv(folder: Path) -> str:
     rows = table().to_pylist()
     lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
@@ -116,7 +101,7 @@ def _idx(folder: Path) -> str:
     return "train-images-idx3-ubyte"
 
 
-FORMATS = [_parquet, _arrow, _stream, _packed, _csv, _jsonl, _npy, _idx]
+FORMATS = [_parquet, _csv, _jsonl, _npy, _idx]
 
 
 def opened(place: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
@@ -20,7 +19,7 @@ from tests.refusals import refuses
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 Y = np.array([0, 1, 1, 0, 1, 0])
-SUFFIXES = ["csv", "csv.gz", "jsonl", "parquet", "arrow", "npz", "safetensors"]
+SUFFIXES = ["csv", "csv.gz", "jsonl", "parquet", "npz", "safetensors"]
 
 
 def options(suffix: str) -> dict[str, Any]:
@@ -69,8 +68,7 @@ def test_shards_of_another_shape_are_refused(tmp_path: Path, suffix: str) -> Non
     elif suffix.startswith("csv"):
         other.write_text("b,a,label\n1,2,0\n")
     else:
-        table = pa.table({"a": [1.0], "label": [0]})
-        pq.write_table(table, other) if suffix == "parquet" else feather.write_feather(table, str(other))
+        pq.write_table(pa.table({"a": [1.0], "label": [0]}), other)
     with pytest.raises(InvalidInput):
         open_dataset(tmp_path, classes=2, **options(suffix)).read()
 

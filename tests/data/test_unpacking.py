@@ -11,13 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
 from privmix.data import open_dataset
 from privmix.data.header import columns_of
-from privmix.data.ipc import scan
 from privmix.errors import InvalidInput
 from tests.data.helpers import idx_bytes
 
@@ -26,11 +24,6 @@ ZEROS = 2**21
 
 def npz(path: Path) -> None:
     np.savez_compressed(path, x=np.zeros((2, ZEROS), np.uint8), y=np.zeros(2, np.uint8))
-
-
-def arrow(path: Path) -> None:
-    columns = {name: np.zeros(ZEROS, np.uint8) for name in ("a", "label")}
-    feather.write_feather(pa.table(columns), str(path), compression="zstd", chunksize=ZEROS)
 
 
 def archive(content: bytes) -> bytes:
@@ -79,7 +72,6 @@ def test_an_archive_holds_one_file(tmp_path: Path) -> None:
     ("name", "write"),
     [
         ("d.npz", npz),
-        ("d.feather", arrow),
         ("d.jsonl.gz", zipped(b"\n" * ZEROS)),
         *((f"d.csv{packing}", zipped(b"a,label\n" + b"0" * ZEROS, packing)) for packing in PACKINGS),
     ],
@@ -114,14 +106,3 @@ def test_a_text_that_stands_once_and_is_meant_often_is_decoded_in_parts(
     batches = list(source.batches(4096))
     assert [len(batch) for batch in batches] == [2] * 50
     assert all(batch.x[0, 0] == text for batch in batches)
-
-
-@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
-def test_arrow_records_are_counted_by_headers_alone(tmp_path: Path, compression: str) -> None:
-    table = pa.table({"a": np.arange(1000), "b": [f"text {number % 7}" for number in range(1000)]})
-    table = table.set_column(1, "b", table.column("b").dictionary_encode())
-    feather.write_feather(table, str(tmp_path / "d.feather"), compression=compression, chunksize=300)
-    batches, unpacked = scan(tmp_path / "d.feather")
-    records = sum(batches)
-    assert records == 1000
-    assert 8000 + 4000 <= unpacked <= 2 * (8000 + 4000)

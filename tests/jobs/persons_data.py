@@ -50,10 +50,6 @@ def given(kind: str, folder: Path, data: pandas.DataFrame) -> tuple[Any, dict[st
         data.to_csv(folder / "d.csv", index=False)
     elif kind == "parquet":
         pq.write_table(pa.Table.from_pandas(data, preserve_index=False), folder / "d.parquet")
-    elif kind == "arrow":
-        table = pa.Table.from_pandas(data, preserve_index=False)
-        with pa.OSFile(str(folder / "d.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
     elif kind == "jsonl":
         lines = [json.dumps(row) + "\n" for row in data.to_dict("records")]
         (folder / "d.jsonl").write_text("".join(lines))
@@ -92,4 +88,4 @@ def images(folder: Path, data: pandas.DataFrame) -> Path:
     return listed
 
 
-KINDS: Final = ("csv", "parquet", "arrow", "jsonl", "npz", "pandas", "polars", "table", "datasets", "arrays")
+KINDS: Final = ("csv", "parquet", "jsonl", "npz", "pandas", "polars", "table", "datasets", "arrays")

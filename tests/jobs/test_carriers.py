@@ -92,11 +92,6 @@ def hugging_face(names: list[str] | None = None, **more: Any) -> Any:
     return made
 
 
-def saved(folder: Path, data: Any) -> Path:
-    data.save_to_disk(folder)
-    return folder
-
-
 NUMBERS = {"columns": ["a", "b", "c"]}
 FIELDS = pa.schema([pa.field(one.name, one.type, metadata={SECRET: SECRET}) for one in table().schema])
 CARRIERS: dict[str, Callable[[Path], Made]] = {
@@ -125,7 +120,6 @@ CARRIERS: dict[str, Callable[[Path], Made]] = {
     "datasets: description": lambda _: (hugging_face(), {}),
     "datasets: a ClassLabel": lambda _: (hugging_face(["no", "yes", SECRET]), {}),
     "datasets: a feature not used": lambda _: (hugging_face(**{SECRET: X[:, 0]}), NUMBERS),
-    "datasets: a saved ClassLabel": lambda at: (saved(at / "d", hugging_face(["no", "yes", SECRET])), {}),
     "npz: names of members": lambda at: arrays(at / "d.npz", **{SECRET: X}),
     "npz: classes that others are declared for": lambda at: arrays(at / "d.npz", classes=np.array(["no", SECRET])),
     "safetensors: metadata and names": lambda at: tensors(at / "d.safetensors"),
@@ -145,7 +139,6 @@ REFUSED: dict[str, Callable[[Path], Made]] = {
 UNDECLARED: dict[str, Callable[[Path], Made]] = {
     "parquet: a ClassLabel": CARRIERS["parquet: a ClassLabel"],
     "datasets: a ClassLabel": CARRIERS["datasets: a ClassLabel"],
-    "datasets: a saved ClassLabel": CARRIERS["datasets: a saved ClassLabel"],
     "pandas: categories of labels": CARRIERS["pandas: categories of labels"],
     "parquet: categories of labels": CARRIERS["parquet: categories of labels"],
     "images: folders": CARRIERS["images: names of files, comments"],

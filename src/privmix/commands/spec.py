@@ -104,7 +104,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
     the certificates state whether `look` was used.
 
     Formal guarantees:
-        - Unread: unless ``look``, no record is read. The draft follows from the header (of Parquet and Arrow files from
+        - Unread: unless ``look``, no record is read. The draft follows from the header (of Parquet files from
           the schema) and the arguments: it is the same, byte for byte, for all records.
         - Declared: a draft for which records were looked at states that, as do certificates that depend on it.
 
@@ -128,7 +128,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
 
     data: Any = option(
         MISSING,
-        "Table file, folder or pattern: CSV, JSON lines, Parquet or Arrow.",
+        "Table file, folder or pattern: CSV, JSON lines or Parquet.",
         in_python="Also a frame.",
         argument=True,
     )

@@ -1,4 +1,4 @@
-"""One source for every format that comes as Arrow record batches: Parquet, Arrow files, CSV."""
+"""One source for every format that comes as Arrow record batches: Parquet, CSV, tables in memory."""
 
 from __future__ import annotations
 
@@ -29,12 +29,8 @@ from privmix.data.columns import (
 from privmix.data.files import decoding
 from privmix.data.images import decode_images
 from privmix.data.manifest import Manifest
-from privmix.data.reader import Request
-from privmix.data.source import NO_LABELS, Schema, Source, outside_classes, reads_places, resolve_classes
+from privmix.data.source import NO_LABELS, Schema, Source, outside_classes, reads_places
 from privmix.errors import WITHHELD, InvalidInput
-
-# (file, label's column) -> class names that its owner wrote down for them, and those of the label's ClassLabel.
-PublicNames = Callable[[Path, str], tuple[tuple[str, ...] | None, tuple[str, ...] | None]]
 
 
 class Described(NamedTuple):
@@ -203,22 +199,8 @@ def _code(coded: Sequence[str] | None, classes: tuple[str, ...]) -> NDArray[Any]
     return None if same else np.array(coded, dtype=object)
 
 
-def class_names(features: Any, label: str) -> tuple[str, ...] | None:
-    """Class names of a label column, from the feature description of the library ``datasets``."""
-    feature = features.get(label, {}) if isinstance(features, dict) else {}
-    names = feature.get("names") if isinstance(feature, dict) else None
-    return None if names is None else name_list(names)
-
-
 def name_list(names: Any) -> tuple[str, ...]:
     """Class names from JSON, where they must be a list; ValueError for anything else."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("one text, not a list of texts")
     return tuple(names)
-
-
-def open_arrow_like(files: list[Path], request: Request, format_: ArrowFormat, names: PublicNames) -> Source:
-    """Files of a format whose own metadata may name the classes, apart from the records; see :data:`PublicNames`."""
-    public, coded = names(files[0], request.selection.label)
-    classes = resolve_classes(request.classes, public, coded)
-    return ArrowSource(files, format_, request.selection, classes, coded)

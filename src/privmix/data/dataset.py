@@ -7,28 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from privmix.data.arrow_source import ArrowSource
 from privmix.data.columns import Selection, check_names
 from privmix.data.dialect import Dialect
 from privmix.data.files import SPLITS, CopyFirst, folder_split, is_here, is_hidden, reading, split_of, unread_words
 from privmix.data.frames import library_of, open_frame, open_table
 from privmix.data.held import IndexedSource, is_indexed, may_have_splits, settled
 from privmix.data.images import ImageFolderSource, check_colour, check_image_size, class_folders, is_image
-from privmix.data.ipc import (
-    ARROW,
-    DESCRIPTIONS,
-    arrow_classes,
-    is_saved_dataset,
-    saved_classes,
-    saved_files,
-    saved_splits,
-)
 from privmix.data.memory import open_arrays
 from privmix.data.reader import (
     Request,
     formats,
     holds_split,
     reader_of,
+    refuse_arrow,
     refuse_columns,
     refuse_dialect,
     refuse_images,
@@ -210,12 +201,6 @@ def _matches(pattern: Path) -> list[Path]:
 
 
 def _open_folder(folder: Path, request: Request) -> Source:
-    splits = saved_splits(folder)
-    if splits is not None:
-        named = [name for name in splits if folder_split(name) == request.split]
-        if not named:
-            raise _no_split(folder, request)
-        return open_saved(folder / named[0], request)
     folders = class_folders(folder)
     for entry in folders:
         if folder_split(entry.name) == request.split:
@@ -231,10 +216,6 @@ def _open_folder(folder: Path, request: Request) -> Source:
 
 def _open_flat(folder: Path, request: Request, own_split: bool) -> Source:
     """Open a folder of files, or of classes; ``own_split``: those that name no split belong to the wanted one."""
-    if is_saved_dataset(folder):
-        if not own_split:
-            raise _no_split(folder, request)
-        return open_saved(folder, request)
     entries = sorted(folder.iterdir())
     # In a folder, .txt describes the other files.
     named = [one for one in entries if one.is_file() and not one.name.lower().endswith(".txt")]
@@ -260,7 +241,8 @@ def _open_flat(folder: Path, request: Request, own_split: bool) -> Source:
 
 def _of_one_format(files: list[Path], place: Path) -> list[Path]:
     """Return the files that hold data, all of one format."""
-    files = [file for file in files if not is_hidden(file) and file.name not in DESCRIPTIONS]
+    files = [file for file in files if not is_hidden(file)]
+    refuse_arrow(files, place)
     files = [file for file in files if reader_of(file) is not None]
     # Next to files of another format, .json and .txt describe them.
     files = [file for file in files if not file.name.lower().endswith((".json", ".txt"))] or files
@@ -272,7 +254,7 @@ def _of_one_format(files: list[Path], place: Path) -> list[Path]:
 
 def _others(found: list[Path], files: list[Path]) -> list[Path]:
     read = set(map(str, files))
-    return [file for file in found if str(file) not in read and file.name not in DESCRIPTIONS]
+    return [file for file in found if str(file) not in read]
 
 
 def _of_split(files: list[Path], split: str) -> list[Path]:
@@ -292,6 +274,7 @@ def _no_split(place: Path, request: Request) -> InvalidInput:
 
 def open_files(files: list[Path], request: Request) -> Source:
     """Open the files of one split, all of one format, in their order."""
+    refuse_arrow(files, files[0])
     reader = reader_of(files[0])
     if reader is None:
         raise InvalidInput("data", str(files[0]), formats())
@@ -315,15 +298,3 @@ def open_images(folder: Path, request: Request) -> Source:
     classes = resolve_classes(request.classes)
     said = request.selection
     return ImageFolderSource(folder, classes, said.image_shape, said.labelled, said.decoder)
-
-
-def open_saved(folder: Path, request: Request) -> Source:
-    """Open one split that Hugging Face's ``save_to_disk`` wrote."""
-    refuse_dialect(request)
-    files, label = saved_files(folder), request.selection.label
-    public, coded = arrow_classes(files[0], label)
-    coded = saved_classes(folder, label) or coded
-    classes = resolve_classes(request.classes, public, coded)
-    source = ArrowSource(files, ARROW, request.selection, classes, coded)
-    source.files = tuple(files)
-    return source

@@ -14,9 +14,8 @@ from privmix.data.csv import column_names
 from privmix.data.dialect import Dialect
 from privmix.data.files import decoding, split_of
 from privmix.data.frames import frame_columns, library_of
-from privmix.data.ipc import ARROW
 from privmix.data.parquet import PARQUET
-from privmix.data.reader import formats, no_csv, reader_of
+from privmix.data.reader import formats, no_csv, reader_of, refuse_arrow
 from privmix.data.remote import is_remote, local_path
 from privmix.errors import InvalidInput, StorageError
 
@@ -34,8 +33,8 @@ def columns_of(
     """Names of a table's columns -> kind, one of those above ("" if undeclared); None for JSON lines.
 
     Formal guarantees:
-        - Unread: of a CSV file only the header line, of Parquet and Arrow only the schema, of a frame in memory only
-          the names of its columns. Types of a frame's columns follow from the records.
+        - Unread: of a CSV file only the header line, of Parquet only the schema, of a frame in memory only the names of
+          its columns. Types of a frame's columns follow from the records.
     """
     library = library_of(data)
     if library:
@@ -58,14 +57,13 @@ def columns_of(
         raise no_csv()
     if reader is not None and reader.name == "jsonl":
         return None
-    format_ = None if reader is None else {"parquet": PARQUET, "arrow": ARROW}.get(reader.name)
-    if format_ is not None:
-        with decoding(file, format_.kind):
-            schema = format_.describe(file).schema
+    if reader is not None and reader.name == "parquet":
+        with decoding(file, PARQUET.kind):
+            schema = PARQUET.describe(file).schema
         names = usable_names(schema.names)
-        format_.check_names(file, names, values)
+        PARQUET.check_names(file, names, values)
         return {name: _declared(field.type) for name, field in zip(names, schema, strict=True)}
-    raise InvalidInput("data", str(data), f"a table: CSV, JSON lines, Parquet or Arrow. {formats()}")
+    raise InvalidInput("data", str(data), f"a table: CSV, JSON lines or Parquet. {formats()}")
 
 
 def _declared(kind: Any) -> str:
@@ -86,11 +84,13 @@ def _declared(kind: Any) -> str:
 def _first(place: Path, split: str) -> Path:
     """Return the first file of a split: all have one header, or are refused when they are opened."""
     if place.is_file():
+        refuse_arrow([place], place)
         return place
     if place.is_dir():
         found = sorted(file for file in place.rglob("*") if file.is_file() and not file.name.startswith("."))
     else:
         found = [Path(name) for name in sorted(glob.glob(str(place), recursive=True))]
+    refuse_arrow(found, place)
     tables = [file for file in found if reader_of(file) is not None]
     tables = [file for file in tables if not file.name.lower().endswith((".json", ".txt"))] or tables
     marked = [file for file in tables if split in (split_of(file.name), split_of(file.parent.name))]

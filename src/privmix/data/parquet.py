@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Final
 
 import pyarrow.parquet as pq
 
-from privmix.data.arrow_source import ArrowFormat, Described, array_shapes, class_names, name_list, open_arrow_like
+from privmix.data.arrow_source import ArrowFormat, ArrowSource, Described, array_shapes, name_list
 from privmix.data.files import check_unpacked, decoding, is_here
 from privmix.data.reader import READERS, Reader, Request
-from privmix.data.source import Source
+from privmix.data.source import Source, resolve_classes
 from privmix.untrusted import parse_json
 
 _FOOTERS: Final = 16
@@ -25,7 +25,8 @@ def _describe(path: Path) -> Described:
         check_unpacked(path, max(unpacked, file.metadata.num_rows), path.stat().st_size)
         parts = [(place, group.num_rows) for place, group in enumerate(groups)]
         schema = file.schema_arrow
-        return Described(schema, file.metadata.num_rows, parts, shapes_in(path, schema.metadata))
+        shapes = array_shapes(_features(path, schema.metadata or {}))
+        return Described(schema, file.metadata.num_rows, parts, shapes)
 
 
 def _opened(path: Path, texts: list[str] | None = None) -> Any:
@@ -59,26 +60,20 @@ def _blocks(path: Path, columns: list[str], size: int, place: int, end: int | No
 PARQUET: Final = ArrowFormat("a Parquet file", _describe, _blocks)
 
 
-def parquet_classes(path: Path, label_column: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+def _public_classes(path: Path, label: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
     """Class names under the key ``classes`` of the schema's metadata, and those of a ClassLabel of ``datasets``."""
     with decoding(path, PARQUET.kind), _opened(path) as file:
-        metadata = file.schema_arrow.metadata
-    return metadata_classes(path, metadata, label_column)
-
-
-def metadata_classes(
-    path: Path, metadata: dict[bytes, bytes] | None, label: str
-) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """As :func:`parquet_classes`, from the metadata of the Arrow schema of ``path``."""
-    metadata = metadata or {}
+        metadata = file.schema_arrow.metadata or {}
     with decoding(path, "class names as JSON in the metadata"):
         public = name_list(parse_json(metadata[b"classes"], str(path))) if b"classes" in metadata else None
-        return public, class_names(_features(path, metadata), label)
+        return public, _class_names(_features(path, metadata), label)
 
 
-def shapes_in(path: Path, metadata: dict[bytes, bytes] | None) -> dict[str, tuple[int, ...]]:
-    """Shapes of columns of arrays, from the metadata of the Arrow schema of ``path``, as ``datasets`` writes them."""
-    return array_shapes(_features(path, metadata or {}))
+def _class_names(features: Any, label: str) -> tuple[str, ...] | None:
+    """Class names of a label column, from the feature description of the library ``datasets``."""
+    feature = features.get(label, {}) if isinstance(features, dict) else {}
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return None if names is None else name_list(names)
 
 
 def _features(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
@@ -99,4 +94,6 @@ class Parquet(Reader):
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:
-        return open_arrow_like(files, request, PARQUET, parquet_classes)
+        public, coded = _public_classes(files[0], request.selection.label)
+        classes = resolve_classes(request.classes, public, coded)
+        return ArrowSource(files, PARQUET, request.selection, classes, coded)

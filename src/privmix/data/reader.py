@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -64,6 +65,7 @@ class Reader(ABC):
         return []
 
 
+_ARROW: Final = (".arrow", ".arrows", ".ipc", ".feather")
 READERS: Final[Registry[type[Reader]]] = Registry("data format", "privmix.data", "privmix.readers")
 
 
@@ -81,9 +83,20 @@ def formats() -> str:
     """Return the formats that can be opened, for messages."""
     return (
         f"files known by their suffix ({suffixes()}; texts also with {', '.join(PACKED)} after it), a folder or "
-        "pattern of such files, a folder saved by Hugging Face datasets, or sub-folders of images. Rename files "
-        "with other suffixes. Convert Excel, SQLite and other tables to Parquet or CSV with pandas or DuckDB"
+        "pattern of such files, or sub-folders of images. Rename files with other suffixes. Convert Excel, SQLite "
+        "and other tables to Parquet or CSV with pandas or DuckDB"
     )
+
+
+def refuse_arrow(files: Iterable[Path], place: Path) -> None:
+    """Raise :class:`InvalidInput` for Arrow's own files, and for a folder that ``save_to_disk`` wrote."""
+    # A folder of several splits has a list of them and no Arrow file of its own.
+    if any(file.suffix.lower() in _ARROW or file.name == "dataset_dict.json" for file in files):
+        allowed = (
+            'Parquet: `datasets.load_from_disk(folder)["train"].to_parquet("train.parquet")`, or '
+            '`pandas.read_feather(file).to_parquet("train.parquet")`. In Python, pass the Dataset or frame itself'
+        )
+        raise InvalidInput(str(place), "Arrow files, Feather, or a folder from `save_to_disk`", allowed)
 
 
 def refuse_columns(request: Request, format_: str) -> None:

@@ -106,7 +106,7 @@ def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[So
         yield opened(file), file
 
 
-_TABLES: Final = ("csv", "jsonl", "parquet", "arrow")
+_TABLES: Final = ("csv", "jsonl", "parquet")
 
 
 def _format(file: Path) -> str:

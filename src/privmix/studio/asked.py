@@ -12,7 +12,7 @@ from privmix.jobs.columns import class_list
 
 TABLE, IMAGES, TEXTS = "table", "images", "texts"
 KINDS: Final = {
-    TABLE: "A table with one case per row (CSV, Parquet, Arrow)",
+    TABLE: "A table with one case per row (CSV, Parquet)",
     IMAGES: "Images: a folder with one sub-folder per class, or a table with a column of images",
     TEXTS: "Texts: a table with a column of texts",
 }
