@@ -35,6 +35,7 @@ FEATURES = datasets.Features(
     b=datasets.Value("float64"),
     label=datasets.ClassLabel(names=CLASSES),
 )
+HELD = datasets.Dataset.from_dict(FRAME, features=FEATURES)
 WANTED = ([[1.0, 0.5], [2.0, 1.5], [3.0, 2.5]], [0, 1, 0])
 X = np.arange(12, dtype=np.float64).reshape(4, 3) / 4
 Y = [1, 0, 1, 0]
@@ -61,8 +62,7 @@ def tables() -> dict[str, Any]:
         "chunks": pa.concat_tables([table.slice(0, 1), table.slice(1)]),
         "batch": table.to_batches()[0],
         "dataset": pyarrow.dataset.dataset(table),
-        "stream": datasets.IterableDataset.from_generator(records, features=FEATURES),
-        "shuffled": datasets.IterableDataset.from_generator(records, features=FEATURES).map(dict, features=FEATURES),
+        "hugging face": HELD,
     }
 
 
@@ -72,7 +72,6 @@ def test_tables_of_any_kind_are_the_same_records(name: str) -> None:
     numbers = {"number_columns": ["a", "b"], "person_columns": ["who"]}
     assert read(data, classes=CLASSES, **numbers) == WANTED
     assert read(data, classes=CLASSES, columns=["who", "b"])[0] == [["p", 0.5], ["q", 1.5], ["p", 2.5]]
-    # Persons, of what was read once.
     assert persons_in_column(settled(data), "who").tolist() == [0, 1, 0]
     assert len(content_hashes(open_dataset(data, classes=CLASSES, **numbers))) > 0
     with refuses("classes"):
@@ -81,42 +80,28 @@ def test_tables_of_any_kind_are_the_same_records(name: str) -> None:
         open_dataset(data, classes=CLASSES, number_columns=["c"])
 
 
-def test_splits_of_streams_are_found_by_name() -> None:
-    made = datasets.IterableDatasetDict(
-        {"validation": datasets.IterableDataset.from_generator(records, features=FEATURES)}
-    )
+def test_splits_are_found_by_name() -> None:
+    made = datasets.DatasetDict(validation=HELD)
     assert read(made, split="val", classes="ClassLabel", number_columns=["a", "b"]) == WANTED
     with refuses("split"):
         open_dataset(made, split="test", classes="ClassLabel")
 
 
-def test_streams_and_queries_run_once_and_leave_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """However often their records are read; the file has no name when the source is there."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_a_query_runs_once() -> None:
+    """However often its records are read."""
     runs = []
 
-    def counted() -> Iterator[dict[str, Any]]:
-        runs.append(1)
-        yield from records()
-
     def query(frame: polars.DataFrame) -> polars.DataFrame:
-        runs.append(2)
+        runs.append(1)
         return frame
 
-    wanted = {"classes": CLASSES, "number_columns": ["a", "b"]}
-    for data, mark in (
-        (datasets.IterableDataset.from_generator(counted, features=FEATURES), 1),
-        (polars.LazyFrame(FRAME).map_batches(query), 2),
-    ):
-        runs.clear()
-        held = settled(data)
-        source = open_dataset(held, **wanted)
-        assert os.listdir(tmp_path) == []
-        content_hashes(source)
-        assert (source.read().x.tolist(), source.read().y.tolist()) == WANTED
-        assert persons_in_column(held, "who").tolist() == [0, 1, 0]
-        assert runs == [mark]
-        assert settled(held) is held
+    held = settled(polars.LazyFrame(FRAME).map_batches(query))
+    source = open_dataset(held, classes=CLASSES, number_columns=["a", "b"])
+    content_hashes(source)
+    assert (source.read().x.tolist(), source.read().y.tolist()) == WANTED
+    assert persons_in_column(held, "who").tolist() == [0, 1, 0]
+    assert runs == [1]
+    assert settled(held) is held
 
 
 def test_labels_beside_a_lazy_frame() -> None:
@@ -246,7 +231,8 @@ REFUSED = {
     "loaded flow": (lambda: DataLoader(Flow()), "__getitem__"),
     "reader": (lambda: pa.table(FRAME).to_reader(), "read_all"),
     "generator": (records, "generator, which can be read once.*a list"),
-    "no features": (lambda: datasets.IterableDataset.from_generator(records), r"stream\.cast"),
+    "stream": (lambda: HELD.to_iterable_dataset(), r"IterableDataset, which streams.*streaming=True.*to_parquet"),
+    "streams": (lambda: datasets.IterableDatasetDict(train=HELD.to_iterable_dataset()), "which streams.*to_parquet"),
 }
 
 
@@ -258,11 +244,6 @@ def test_what_is_refused_says_what_to_do(case: str) -> None:
     assert refused.value.field == "data"
 
 
-def failing() -> Iterator[dict[str, Any]]:
-    yield {name: cells[0] for name, cells in FRAME.items()}
-    raise ValueError(SECRET)
-
-
 class Failing(Indexed):
     def __getitem__(self, place: int) -> Any:
         raise RuntimeError(SECRET)
@@ -270,7 +251,6 @@ class Failing(Indexed):
 
 SECRETS = {
     "query": lambda: polars.LazyFrame({"label": ["cat", SECRET]}).select(polars.col("label").cast(polars.Int64)),
-    "stream": lambda: datasets.IterableDataset.from_generator(failing, features=FEATURES),
     "dataset": lambda: Failing(IMAGES),
     "label": lambda: pa.table({"a": [1, 2], "label": ["cat", SECRET]}),
 }
@@ -302,7 +282,7 @@ def test_arrays_of_hugging_faces_have_their_shape(tmp_path: Path, column: str) -
     x = np.arange(12, dtype=np.float64).reshape(2, 2, 3)
     held = datasets.Dataset.from_dict({column: x.tolist(), "label": [1, 0]}, features=features)
     held.to_parquet(str(tmp_path / "a.parquet"))
-    several = [held, held.to_iterable_dataset(), datasets.DatasetDict(train=held)]
+    several = [held, datasets.DatasetDict(train=held)]
     for data in (*several, tmp_path / "a.parquet"):
         assert open_dataset(data, classes="ClassLabel").schema.input_shape == (2, 3)
         assert read(data, classes="ClassLabel") == (x.tolist(), [1, 0])

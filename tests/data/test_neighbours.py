@@ -204,10 +204,6 @@ def arrow_dataset(_: Path, records: list[Record]) -> Any:
     return pyarrow.dataset.dataset(arrow_table(_, records))
 
 
-def stream(_: Path, records: list[Record]) -> Any:
-    return datasets.Dataset(arrow_table(_, records)).to_iterable_dataset()
-
-
 class Indexed(Dataset[Any]):
     """A record at a time, as torch's datasets give them."""
 
@@ -322,7 +318,6 @@ READERS = {
     "arrow table, numbers": Reader(arrow_table, INTEGERS, ANY_TYPED),
     "arrow table, cells": Reader(arrow_table, INTEGERS, ANY_TYPED, {"columns": ["b", "a"]}),
     "arrow dataset": Reader(arrow_dataset, INTEGERS, ANY_TYPED),
-    "stream": Reader(stream, INTEGERS, ANY_TYPED),
     "torch, numbers": Reader(Indexed, INTEGERS, ANY_LENGTH, {"feature_length": 2}),
     "torch, rows": Reader(Indexed, TEXTS, ANY_LENGTH, {"columns": ["a", "b"]}),
     "hugging face, numbers": Reader(hugging_face, [(1, 2, 0), (3, 4, 1), (5, 6, 0)], ANY_NUMBER),
@@ -420,7 +415,6 @@ def forms(table: pa.Table, folder: Path) -> dict[str, Any]:
         "arrow dataset": pyarrow.dataset.dataset(table),
         "chunks": pa.concat_tables([table.slice(0, 1), table.slice(1)]),
         "batch": table.combine_chunks().to_batches()[0],
-        "stream": datasets.Dataset(table).to_iterable_dataset(),
         "apart": (frame[names], frame["label"]),
         "rows": (frame[names].astype(object).to_numpy(), frame["label"].tolist()),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, MISSING, dataclass, replace
+from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,8 +91,6 @@ class ExtractFeatures(Columns, Command[ExtractedFeatures]):
     engine: str | Local = option("local", ENGINE_HELP, kinds="privmix.jobs.options:ENGINES")
 
     def run(self, progress: Progress) -> ExtractedFeatures:
-        from privmix.data.held import stream_of
-        from privmix.data.spool import Spool
         from privmix.engine.cluster import check_places
         from privmix.features.base import parse_features
         from privmix.jobs.dataset import open_dataset
@@ -112,15 +110,10 @@ class ExtractFeatures(Columns, Command[ExtractedFeatures]):
         no_core_dumps()
         if not place.parent.is_dir():
             raise InvalidInput("out", str(place), "a new path in an existing folder")
-        data, split = self.data, self.split
         cluster = machine.cluster
         with ExitStack() as ends:
-            spool = None
-            if not place.exists() and (stream := stream_of(data, split)) is not None:
-                spool = ends.enter_context(Spool(stream, place))
-                data = spool.dataset()
-            dataset = open_dataset(data, extractor, split=split, classes=self.classes, columns=self.as_columns())
-            dataset = replace(dataset, spool=spool)
+            columns = self.as_columns()
+            dataset = open_dataset(self.data, extractor, split=self.split, classes=self.classes, columns=columns)
             extractor = extractor.with_columns(dataset.source.number_names)
             if cluster is not None and dataset.source.travels and not place.exists():
                 ends.enter_context(cluster.open())

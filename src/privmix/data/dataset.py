@@ -69,8 +69,8 @@ def open_dataset(
     Args:
         data: a file, a folder with files or sub-folders named for their splits, a pattern, an address that fsspec
             opens, or data in memory. Data in memory are ``(x, y)``, a pandas or polars frame, an Arrow table, a dataset
-            of Hugging Face or torch, a stream (:func:`privmix.data.held.settled`) or an open source. Files without a
-            split's name are the training split; several files of a split are shards, read in the order of their names.
+            of Hugging Face or torch, or an open source. Files without a split's name are the training split; several
+            files of a split are shards, read in the order of their names.
         split: ``"train"``, ``"test"`` or ``"val"``.
         classes: number or names of the classes, never inferred from labels or folder names; see
             :func:`privmix.data.source.resolve_classes`. Public metadata may declare them.
@@ -131,7 +131,7 @@ def _open_memory(data: Any, request: Request) -> Source:
     selection, split = request.selection, request.split
     if split != "train" and not may_have_splits(data):
         raise InvalidInput("split", split, "train: data in memory have one split")
-    data = settled(data, split)
+    data = settled(data)
     library = library_of(data)
     if library in ("datasets", "pyarrow"):
         return open_table(data, split, request.classes, selection)

@@ -1,17 +1,13 @@
-"""Data in other forms, made into forms that have sources: streams, lazy frames, torch's datasets."""
-# A stream runs once, into a private file without a name: hashes, persons and records are of the same records.
+"""Data in other forms, made into forms that have sources: lazy frames, torch's datasets."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
@@ -19,36 +15,34 @@ from privmix.data.files import folder_split
 from privmix.data.images import is_picture
 from privmix.data.memory import array_of, declared_shape, objects, records_of, rows_of
 from privmix.data.source import NO_LABELS, Schema, Source, resolve_classes
-from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError
-from privmix.scratch import ScratchFolder
-
-_BATCH: Final = 1024
+from privmix.errors import WITHHELD, InvalidInput
 
 
-def settled(data: Any, split: str = "train") -> Any:
+def settled(data: Any) -> Any:
     """Return the same records in a form that can be read several times; return anything else as it is.
 
     ============================ ============================================================================
     given                        taken
     ============================ ============================================================================
-    ``datasets.IterableDataset`` a ``Dataset`` of what it gives, from a private file
-    polars' ``LazyFrame``        a frame of what its query gives, from a private file; also in ``(x, labels)``
+    polars' ``LazyFrame``        a frame of what its query gives; also in ``(x, labels)``
     torch's ``DataLoader``       its dataset, if it can be indexed, in the dataset's own order
     ``TensorDataset``            ``(x, y)`` of its tensors; of a ``Subset`` those of its indices
     ============================ ============================================================================
 
     Formal guarantees:
-        * Once: a stream or query runs a single time for each call, so that all that is read of it agrees.
-        * Private: the file lies in an owner-only folder and has no name any more when this returns: no other user opens
-          it, and nothing is left after a kill.
-        * Silent: what a stream or query raises is not shown; it may quote a record.
+        * Once: a query runs a single time for each call, so that hashes, persons and records agree.
+        * Silent: what a query raises is not shown; it may quote a record.
     """
     if isinstance(data, tuple) and len(data) == 2 and _of(data[0], "polars", "LazyFrame"):
         return settled(data[0]), data[1]
     if _of(data, "polars", "LazyFrame"):
         return _collected(data)
-    if (stream := stream_of(data, split)) is not None:
-        return _spooled(stream)
+    if _of(data, "datasets", "IterableDataset") or _of(data, "datasets", "IterableDatasetDict"):
+        allowed = (
+            "data that can be read twice: `load_dataset` without `streaming=True`, or a Parquet file that is written "
+            'once (`stream.to_parquet("train.parquet")`)'
+        )
+        raise InvalidInput("data", f"{type(data).__name__}, which streams", allowed)
     if _of(data, "torch", "DataLoader"):
         data = _loaded(data)
     if _of(data, "torch", "IterableDataset"):
@@ -67,30 +61,12 @@ def settled(data: Any, split: str = "train") -> Any:
     return data
 
 
-def stream_of(data: Any, split: str) -> Any | None:
-    """Return a Hugging Face stream, or one split of several; None for anything else."""
-    if _of(data, "datasets", "IterableDatasetDict"):
-        data = split_named(data, split)
-    return data if _of(data, "datasets", "IterableDataset") else None
-
-
 def split_named(data: dict[str, Any], split: str) -> Any:
     """Return one of Hugging Face's splits by its name, or by another word for it."""
     found = [name for name in data if name == split or folder_split(name) == split]
     if not found:
         raise InvalidInput("split", split, "a split of the data: " + ", ".join(sorted(data)))
     return data[found[0]]
-
-
-def schema_of(stream: Any) -> Any:
-    """Return the Arrow schema that a Hugging Face stream declares."""
-    if stream.features is None:
-        allowed = (
-            "a stream with declared columns: `stream.cast(datasets.Features(...))`, or `features=` where it is "
-            "created or mapped. Columns are never inferred from records"
-        )
-        raise InvalidInput("data", "an IterableDataset without features", allowed)
-    return stream.features.arrow_schema
 
 
 def may_have_splits(data: Any) -> bool:
@@ -107,46 +83,16 @@ def _of(data: Any, library: str, name: str) -> bool:
     return any(one.__name__ == name and one.__module__.partition(".")[0] == library for one in type(data).__mro__)
 
 
-@contextmanager
-def silenced(allowed: str, failure: str) -> Iterator[None]:
-    """Drop the messages of a stream or query that runs inside: they may quote a record."""
-    try:
-        yield
-    except (PrivmixError, MemoryError):
-        raise
-    except OSError as error:
-        if error.errno is None:
-            raise InvalidInput("data", WITHHELD, allowed) from None
-        raise StorageError(f"data: {failure}") from None
-    except Exception:
-        raise InvalidInput("data", WITHHELD, allowed) from None
-
-
-@contextmanager
-def _running(what: str, allowed: str) -> Iterator[Path]:
-    """Yield a private file for what runs inside, which has no name any more at the end."""
-    copied = f"{what} cannot be copied to the folder for temporary files"
-    with ScratchFolder() as folder, silenced(f"{what} {allowed}", copied):
-        yield folder / "records.arrow"
-
-
 def _collected(frame: Any) -> Any:
-    """Return a frame that is read from a file as it is needed."""
-    polars = sys.modules["polars"]
-    with _running("a LazyFrame", "with a query that runs; `.collect()` shows its error") as path:
-        frame.sink_ipc(path, compression="uncompressed", maintain_order=True)
-        with pa.memory_map(str(path)) as file:
-            return polars.from_arrow(pa.ipc.open_file(file).read_all(), rechunk=False)
-
-
-def _spooled(stream: Any) -> Any:
-    """Return a ``Dataset`` that is read from a file as it is needed."""
-    schema = schema_of(stream)
-    with _running("an IterableDataset", "that gives records of its features; `next(iter(stream))` shows one") as path:
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-            for table in stream.with_format("arrow").iter(_BATCH):
-                writer.write_table(table.select(schema.names).cast(schema))
-        return sys.modules["datasets"].Dataset.from_file(str(path))
+    """Return the frame that a query gives, run once; its error may quote a record."""
+    try:
+        return frame.collect()
+    except MemoryError:
+        raise
+    except Exception:
+        raise InvalidInput(
+            "data", WITHHELD, "a LazyFrame with a query that runs; `.collect()` shows its error"
+        ) from None
 
 
 def _loaded(loader: Any) -> Any:

@@ -14,7 +14,6 @@ from privmix.data.fingerprint import content_hashes, fingerprint, listing_hash, 
 from privmix.data.held import may_have_splits, settled
 from privmix.data.remote import is_remote
 from privmix.data.source import reads_places
-from privmix.data.spool import Spool
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
 from privmix.features.identity import Identity, Pixels
@@ -92,13 +91,12 @@ class Dataset:
     """The private dataset of a job; make it with :func:`open_dataset`."""
 
     # Hashes and places are private: they go to the owner's ledger, run folder and feature store. `place` is None in
-    # memory; `spool`: where records that came by a stream are kept.
+    # memory.
     source: Source
     place: str | None
     split: str
     columns: Columns
     data: Any = field(default=None, repr=False)
-    spool: Spool | None = None
 
     @property
     def schema(self) -> Schema:
@@ -132,13 +130,6 @@ class Dataset:
     def origin(self) -> Mapping[str, Any]:
         """Origin of a store's features: the split, every file's path and SHA-256, and the declared columns."""
         # Not size and time: a record that was changed or taken out may leave both as they were.
-        if self.spool is None:
-            return self._origin()
-        schema = self.schema
-        key = repr((self.split, self.columns, schema.input_shape, schema.classes, schema.columns))
-        return self.spool.known(key, self._origin)
-
-    def _origin(self) -> Mapping[str, Any]:
         columns, usual = self.columns.to_dict(), Columns().to_dict()
         read = {name: columns[name] for name in _READ_BY if columns[name] != usual[name]}
         # Earlier versions took numbers for places there.
@@ -184,8 +175,8 @@ def open_dataset(
     """Open the dataset of a job, without a look into a record; arguments and errors as :func:`open_for`."""
     # `classes` may also be what `privmix.jobs.columns.class_list` reads.
     columns = Columns() if columns is None else columns
-    # A stream is read once here: persons and records are of one reading.
-    data = data if isinstance(data, str | Path) else settled(data, split)
+    # A query runs once here: persons and records are of one run.
+    data = data if isinstance(data, str | Path) else settled(data)
     if isinstance(classes, str):
         classes = class_list(classes)
     source = open_for(extractor, data, split, classes, columns, input_shape, labelled)
