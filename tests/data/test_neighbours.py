@@ -28,7 +28,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from torch.utils.data import Dataset
 
 from privmix.data import content_hashes, open_dataset
 from privmix.data.fingerprint import records_hash
@@ -204,19 +203,6 @@ def arrow_dataset(_: Path, records: list[Record]) -> Any:
     return pyarrow.dataset.dataset(arrow_table(_, records))
 
 
-class Indexed(Dataset[Any]):
-    """A record at a time, as torch's datasets give them."""
-
-    def __init__(self, _: Path, records: list[Record]) -> None:
-        self.records = records
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __getitem__(self, place: int) -> Any:
-        return self.records[place][:-1], self.records[place][-1]
-
-
 def two_lists(_: Path, records: list[Record]) -> Any:
     return [record[:-1] for record in records], [record[-1] for record in records]
 
@@ -318,8 +304,6 @@ READERS = {
     "arrow table, numbers": Reader(arrow_table, INTEGERS, ANY_TYPED),
     "arrow table, cells": Reader(arrow_table, INTEGERS, ANY_TYPED, {"columns": ["b", "a"]}),
     "arrow dataset": Reader(arrow_dataset, INTEGERS, ANY_TYPED),
-    "torch, numbers": Reader(Indexed, INTEGERS, ANY_LENGTH, {"feature_length": 2}),
-    "torch, rows": Reader(Indexed, TEXTS, ANY_LENGTH, {"columns": ["a", "b"]}),
     "hugging face, numbers": Reader(hugging_face, [(1, 2, 0), (3, 4, 1), (5, 6, 0)], ANY_NUMBER),
     "hugging face, classes undeclared": Reader(
         hugging_face, [(1, 2, 0), (3, 4, 1), (5, 6, 0)], ANY_NUMBER, {"classes": "ClassLabel"}

@@ -11,7 +11,7 @@ from privmix.data.columns import Selection, check_names
 from privmix.data.dialect import Dialect
 from privmix.data.files import SPLITS, CopyFirst, folder_split, is_here, is_hidden, reading, split_of, unread_words
 from privmix.data.frames import library_of, open_frame, open_table
-from privmix.data.held import IndexedSource, is_indexed, may_have_splits, settled
+from privmix.data.held import may_have_splits, settled
 from privmix.data.images import ImageFolderSource, check_colour, check_image_size, class_folders, is_image
 from privmix.data.memory import open_arrays
 from privmix.data.reader import (
@@ -34,7 +34,7 @@ __all__ = ["ArraySource", "LabelledArray", "Schema", "Source", "open_dataset"]
 
 MEMORY: Final = (
     "a path or address; (x, y) of arrays, tensors, sparse matrices, images or lists; a pandas or polars frame; an "
-    "Arrow table; a Hugging Face dataset; an indexable torch dataset"
+    "Arrow table; a Hugging Face dataset"
 )
 
 
@@ -69,7 +69,7 @@ def open_dataset(
     Args:
         data: a file, a folder with files or sub-folders named for their splits, a pattern, an address that fsspec
             opens, or data in memory. Data in memory are ``(x, y)``, a pandas or polars frame, an Arrow table, a dataset
-            of Hugging Face or torch, or an open source. Files without a split's name are the training split; several
+            of Hugging Face, or an open source. Files without a split's name are the training split; several
             files of a split are shards, read in the order of their names.
         split: ``"train"``, ``"test"`` or ``"val"``.
         classes: number or names of the classes, never inferred from labels or folder names; see
@@ -139,8 +139,6 @@ def _open_memory(data: Any, request: Request) -> Source:
         if request.classes is not None and selection.labelled:
             raise InvalidInput("classes", request.classes, "no value here: an open source has its own")
         return data
-    if is_indexed(data):
-        return IndexedSource(data, request.classes, selection)
     if not selection.labelled and isinstance(data, tuple) and len(data) == 2:
         data = data[0]
         library = library_of(data)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privmix.certificate.certificate import MODEL, RELEASE, Certificate
 from privmix.data.dataset import Source
 from privmix.data.frames import frame_inputs, library_of
-from privmix.data.held import is_indexed, settled
+from privmix.data.held import settled
 from privmix.data.images import is_picture
 from privmix.data.memory import as_array, is_sparse
 from privmix.data.source import as_inputs, as_table, encode_labels
@@ -140,7 +140,7 @@ class Model(Shown):
     def features(self, x: Any) -> NDArray[np.float32]:
         """(n, d) features of n raw inputs: arrays (n, *input_shape), texts, rows of a table, or a frame.
 
-        Sparse matrices, Arrow tables, lazy frames, images of Pillow's and datasets of torch's work, too.
+        Sparse matrices, Arrow tables, lazy frames and images of Pillow's work, too.
 
         Raises:
             InvalidInput: inputs of another shape, or values that the extractor does not take.
@@ -266,7 +266,7 @@ class Model(Shown):
 def _needs_a_source(x: Any) -> bool:
     """Whether raw inputs are neither an array nor a frame nor lists."""
     images = isinstance(x, list | tuple) and len(x) > 0 and is_picture(x[0])
-    return images or is_sparse(x) or is_indexed(x) or library_of(x) in ("pyarrow", "datasets")
+    return images or is_sparse(x) or library_of(x) in ("pyarrow", "datasets")
 
 
 def model_in(model: Model | str | Path, features_model: str | Path | None = None, module: Any = None) -> Model:
