@@ -30,9 +30,9 @@ PACKAGES = (
 TASKS: dict[str, str] = {
     "Release": "release forecast plan check spec split extract_features series Release TableSpec DataCheck"
     " ExtractedFeatures Columns",
-    "Train on a release": "fit predict evaluate sample transform picture evaluate_table load Model ReleaseClassifier"
+    "Train on a release": "fit predict evaluate sample transform evaluate_table load Model ReleaseClassifier"
     " DiscriminantClassifier TwoStageClassifier ThreeStageClassifier SecondMomentsClassifier NoiseAwareRidgeClassifier"
-    " GeneralizedKLClassifier Predictions Evaluation SampledTable TableEvaluation ClassPictures ClassTexts",
+    " GeneralizedKLClassifier Predictions Evaluation SampledTable TableEvaluation",
     "Verify": "verify inspect report audit attack replay end_replay",
     "Train a private model": "train export DPClassifier",
     "Share": "sign keygen",

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from privmix.commands.inspect import inspect
     from privmix.commands.ledger import ledger_total
     from privmix.commands.membership import attack
-    from privmix.commands.picture import picture
     from privmix.commands.release import plan, release
     from privmix.commands.replay.replay import end_replay, replay
     from privmix.commands.report import report
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from privmix.jobs.data_check import DataCheck
     from privmix.jobs.loading import load
     from privmix.jobs.models import Model
-    from privmix.jobs.picturing import ClassPictures, ClassTexts
     from privmix.jobs.release_folder import Release
     from privmix.jobs.sampling import SampledTable
     from privmix.learning.discriminant import DiscriminantClassifier
@@ -85,8 +83,6 @@ __all__ = [
     "Bounded",
     "BudgetExceeded",
     "Calibration",
-    "ClassPictures",
-    "ClassTexts",
     "ClusterSampled",
     "Columns",
     "Composed",
@@ -140,7 +136,6 @@ __all__ = [
     "keygen",
     "ledger_total",
     "load",
-    "picture",
     "plan",
     "predict",
     "release",

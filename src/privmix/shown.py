@@ -40,9 +40,6 @@ _LINE: Final = 20
 _TOP: Final = 22
 _MOST_BARS: Final = 8
 _MOST_LETTERS: Final = 22
-_MOST_IMAGES: Final = 40
-_IMAGES_A_LINE: Final = 5
-_LETTERS_OF_AN_IMAGE: Final = 9
 
 
 @dataclass(frozen=True)
@@ -86,33 +83,8 @@ class Bars:
             upright = Markup('<path d="M{0} {1}V{2}" stroke="{3}" stroke-width="1.5"/>')
             parts.append(upright.format(start + long(self.mark), _TOP, height - 4, POINT))
         told = "; ".join(f"{bar.name} {bar.text}" for bar in bars)
-        return _drawn(self.title, told, height, parts)
-
-
-@dataclass(frozen=True)
-class ImageStrip:
-    """At most forty small named images, as ``data:image/png;base64,...``."""
-
-    title: str
-    images: Sequence[tuple[str, str]]
-
-    def svg(self) -> Markup:
-        """Return the picture: lines of five."""
-        shown = self.images[:_MOST_IMAGES]
-        side, step = _WIDTH / _IMAGES_A_LINE - 6, _WIDTH / _IMAGES_A_LINE
-        one = Markup(
-            '<image href="{0}" x="{1}" y="{2}" width="{3}" height="{3}" style="image-rendering:pixelated"/>'
-            '<text x="{1}" y="{4}">{5}</text>'
-        )
-        parts = []
-        for place, (name, address) in enumerate(shown):
-            x, y = step * (place % _IMAGES_A_LINE), _TOP + (step + 14) * (place // _IMAGES_A_LINE)
-            parts.append(one.format(address, x, y, side, y + side + 13, _cut(name, _LETTERS_OF_AN_IMAGE)))
-        height = _TOP + (step + 14) * -(-len(shown) // _IMAGES_A_LINE)
-        return _drawn(self.title, ", ".join(name for name, _ in shown), height, parts)
-
-
-Picture = Bars | ImageStrip
+        label, body = printable(f"{self.title}: {told}", " "), Markup("").join(parts)
+        return _SVG.format(label=label, width=_WIDTH, height=height, title=printable(self.title, " "), body=body)
 
 
 def spent_bars(budget: float, spent: float, share: float | None = None) -> Bars:
@@ -121,11 +93,6 @@ def spent_bars(budget: float, spent: float, share: float | None = None) -> Bars:
         return Bars("Spent of the budget", [Bar("of its filter", share, f"{rounded_up(100 * share)}%")], full=1.0)
     bars = [Bar("budget", budget, exact(budget), strong=False), Bar("spent", spent, rounded_up(spent))]
     return Bars("Spent of the budget, epsilon", bars)
-
-
-def _drawn(title: str, told: str, height: float, parts: Sequence[Markup]) -> Markup:
-    label, body = printable(f"{title}: {told}", " "), Markup("").join(parts)
-    return _SVG.format(label=label, width=_WIDTH, height=height, title=printable(title, " "), body=body)
 
 
 class Shown:
@@ -140,7 +107,7 @@ class Shown:
         """Lines that a terminal has below the facts."""
         return ()
 
-    def picture(self) -> Picture | None:
+    def picture(self) -> Bars | None:
         """Picture that a notebook draws next to the facts, or None. It takes no time that would be felt."""
         return None
 

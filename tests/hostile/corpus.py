@@ -111,7 +111,6 @@ VERBS: Final[dict[str, dict[str, str]]] = {
         "audit": "audit {folder} --runs 200",
         "canaries": "audit {folder} --data {data} --canaries 20",
         "sample": "sample {folder} --records 10 --out {out}/rows.csv",
-        "picture": "picture {folder} --steps 2 --figure {out}/classes.png",
         "collapse": "attack collapse {folder} --data {data}",
         "inversion": "attack inversion {folder} --data {data} --split test --images 1 --steps 1",
         "membership": "attack membership {fitted} --data {data} --release {folder}",

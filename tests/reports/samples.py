@@ -228,29 +228,6 @@ def inversion(*, private: bool = False, **changes: Any) -> RunRecord:
     return record("inversion", content, private=private, title="Inversion of scattering features")
 
 
-def class_pictures(*, private: bool = False, **changes: Any) -> RunRecord:
-    rng = np.random.default_rng(2)
-    images = rng.integers(0, 256, (2, 10, 8, 8), dtype=np.uint8)
-    sure = [0.1 * place for place in range(10)]
-    content = {
-        "form": "images",
-        "classes": list(CLASSES),
-        "sure": sure,
-        "seen": ["nothing" if share < 0.25 else "coarse" if share < 0.8 else "clear" for share in sure],
-        "explained": [0.9] * 10,
-        "texts": 3,
-        "nearest": [[{"text": f"a text near {name}", "probability": 0.9}] for name in CLASSES],
-        "images": {
-            "shape": list(images.shape),
-            "uint8": base64.b64encode(images.tobytes()).decode(),
-            "row_labels": ["class mean", "as likely"],
-            "column_labels": list(CLASSES),
-        },
-        **changes,
-    }
-    return record("classes", content, private=private, title="Pictures of class means")
-
-
 def collapse(*, private: bool = False, **changes: Any) -> RunRecord:
     edges = np.linspace(-0.5, 1.5, 31)
     middles = (edges[1:] + edges[:-1]) / 2
@@ -381,7 +358,6 @@ def everything(*, private: bool = True) -> list[RunRecord]:
         membership(private=private),
         inversion(private=private),
         collapse(),
-        class_pictures(),
         poisoning(private=private),
         evaluation(private=private),
         utility(),

@@ -100,7 +100,13 @@ def test_a_missing_record_is_a_storage_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("kind", "gossip"), ("subject", {"kind": "release"}), ("subject", {"kind": "x", "id": None}), ("record_id", "1")],
+    [
+        ("kind", "gossip"),
+        ("kind", "classes"),
+        ("subject", {"kind": "release"}),
+        ("subject", {"kind": "x", "id": None}),
+        ("record_id", "1"),
+    ],
 )
 def test_wrong_fields_are_refused(field: str, value: Any) -> None:
     given: dict[str, Any] = {"kind": "audit", "subject": SUBJECT, "private": True, "content": {}, "settings": {}}

@@ -20,7 +20,7 @@ from privmix.untrusted import read_plain
 
 LICENCE_FILE: Final = "LICENSE.txt"
 MOST_LICENCE_BYTES: Final = 2**17
-LONGEST: Final = {"title": 200, "owner": 200, "contact": 200, "licence": 200, "purpose": 1000}
+_LONGEST: Final = {"title": 200, "owner": 200, "contact": 200, "licence": 200, "purpose": 1000}
 """The texts, in the order in which they are shown, and their greatest lengths in characters."""
 
 _PANEL: Final = "The owner's words"
@@ -54,14 +54,14 @@ class About(Checked):
           terminal. :func:`in_markdown` escapes it where it reaches a card.
     """
 
-    title: Annotated[str, Line(LONGEST["title"])] | None = option(None, "Title in one line.", _PANEL)
-    owner: Annotated[str, Line(LONGEST["owner"])] | None = option(None, "Name of the publisher.", _PANEL)
-    contact: Annotated[str, Line(LONGEST["contact"])] | None = option(None, "Contact for questions.", _PANEL)
-    licence: Annotated[str, Line(LONGEST["licence"])] | None = option(
+    title: Annotated[str, Line(_LONGEST["title"])] | None = option(None, "Title in one line.", _PANEL)
+    owner: Annotated[str, Line(_LONGEST["owner"])] | None = option(None, "Name of the publisher.", _PANEL)
+    contact: Annotated[str, Line(_LONGEST["contact"])] | None = option(None, "Contact for questions.", _PANEL)
+    licence: Annotated[str, Line(_LONGEST["licence"])] | None = option(
         None, "Licence of the release, such as CC-BY-4.0.", _PANEL
     )
     licence_file: Path | None = option(None, "Text file of the licence, added as LICENSE.txt.", _PANEL)
-    purpose: Annotated[str, Line(LONGEST["purpose"])] | None = option(None, "Purpose of the release.", _PANEL)
+    purpose: Annotated[str, Line(_LONGEST["purpose"])] | None = option(None, "Purpose of the release.", _PANEL)
     date: Day | None = option(None, "Date, YYYY-MM-DD. Default: today (UTC) if another field is given.", _PANEL)
 
     @classmethod
@@ -105,7 +105,7 @@ class About(Checked):
         return content
 
     def to_dict(self) -> dict[str, str]:
-        said = {name: getattr(self, name) for name in (*LONGEST, "date")}
+        said = {name: getattr(self, name) for name in (*_LONGEST, "date")}
         if self.licence_file is not None:
             said["licence_file"] = LICENCE_FILE
         return {name: text for name, text in said.items() if text is not None}
@@ -113,7 +113,7 @@ class About(Checked):
 
 def check_about(field: str, found: Any) -> None:
     """Raise :class:`InvalidInput` where a certificate's ``about`` is not what :meth:`About.to_dict` writes."""
-    if not isinstance(found, dict) or not found or not set(found) <= {*LONGEST, "date", "licence_file"}:
+    if not isinstance(found, dict) or not found or not set(found) <= {*_LONGEST, "date", "licence_file"}:
         raise InvalidInput(field, "another value", "the owner's words and a date")
     for name, text in found.items():
         if name == "licence_file":
@@ -122,7 +122,7 @@ def check_about(field: str, found: Any) -> None:
         elif name == "date":
             check_date(f"{field} date", text)
         else:
-            Line(LONGEST[name]).check(f"{field} {name}", text)
+            Line(_LONGEST[name]).check(f"{field} {name}", text)
 
 
 def about_of(certificate: Mapping[str, Any]) -> Mapping[str, str]:

@@ -46,7 +46,6 @@ VERBS: Final = {
     ),
     "sample": Verb("privmix.commands.sample:Sample", "Sample table rows from a release of the table.", "Use"),
     "transform": Verb("privmix.commands.transform:Transform", "Apply a release's preprocessing to new records.", "Use"),
-    "picture": Verb("privmix.commands.picture:Picture", "Show what the classes of a release look like.", "Use"),
     "export": Verb("privmix.commands.export:Export", "Write a trained network to a file without privmix.", "Use"),
     "inspect": Verb(
         "privmix.commands.inspect:Inspect", "Show what a release or a model is and what it guarantees.", "Review"

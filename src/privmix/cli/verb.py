@@ -32,12 +32,12 @@ _SHAPES: Final = {
     name: metavar
     for metavar, names in {
         "DATA": "data public proxy reference synthetic pool validation held_out control",
-        "FILE": "public_texts class_descriptions schema",
+        "FILE": "class_descriptions schema",
         "FOLDER": "release",
         "K": "classes public_classes",
         "N": "epsilon",
         "NAMES": "columns table_columns",
-        "TEXT": "assume callbacks canaries clean_success csv engine epsilons head message mixup_degrees poisoned "
+        "TEXT": "assume callbacks canaries clean_success csv engine epsilons head mixup_degrees poisoned "
         "regularisation replay_for text",
         "URL": "ledger",
     }.items()

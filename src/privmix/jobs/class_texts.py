@@ -105,12 +105,12 @@ def _read(given: Any) -> Mapping[str, Any]:
     return found
 
 
-def csv_rows(content: bytes, field: str) -> list[list[str]]:
+def _csv_rows(content: bytes) -> list[list[str]]:
     """Return the rows of a CSV file in UTF-8, with its header."""
     try:
         return list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error):
-        raise InvalidInput(field, "other bytes", "a CSV file in UTF-8") from None
+        raise InvalidInput(FIELD, "other bytes", "a CSV file in UTF-8") from None
 
 
 def column_of(texts: Sequence[str]) -> NDArray[np.object_]:
@@ -121,7 +121,7 @@ def column_of(texts: Sequence[str]) -> NDArray[np.object_]:
 
 
 def _read_csv(content: bytes) -> Mapping[str, Any]:
-    rows = csv_rows(content, FIELD)
+    rows = _csv_rows(content)
     header = tuple(word.strip() for word in rows[0]) if rows else ()
     if sorted(header) != sorted(_CSV_COLUMNS):
         raise InvalidInput(FIELD, ", ".join(header), f"a CSV file with the columns {' and '.join(_CSV_COLUMNS)}")

@@ -29,7 +29,7 @@ from privmix.releases.folder import read_beside
 from privmix.releases.verify import check_certificate
 from privmix.reports.records import RunRecord
 from privmix.rounding import exact, rounded_up
-from privmix.shown import Picture, Shown
+from privmix.shown import Bars, Shown
 
 if TYPE_CHECKING:
     from privmix.training.trained import TrainedModel
@@ -67,7 +67,7 @@ class Inspection(Shown):
         brief = [f"{later} more facts and {len(self.lines)} statements: `full`"] if later or self.lines else []
         return tuple(self.lines if self.full else brief)
 
-    def picture(self) -> Picture | None:
+    def picture(self) -> Bars | None:
         """Picture of the guarantee."""
         return None if self.certificate is None else self.certificate.picture()
 

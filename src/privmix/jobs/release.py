@@ -52,7 +52,7 @@ from privmix.releases.run import ReleaseRun
 from privmix.releases.series import SeriesStep
 from privmix.rounding import exact
 from privmix.scratch import ScratchFolder
-from privmix.shown import Picture, Shown
+from privmix.shown import Bars, Shown
 
 if TYPE_CHECKING:
     from privmix.planning.planner import TableChoice
@@ -195,7 +195,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
         }
 
-    def picture(self) -> Picture | None:
+    def picture(self) -> Bars | None:
         """Return the planner's forecast of each design; else the price."""
         return self.plan.picture() if self.choice is None else self.choice.picture()
 

@@ -180,9 +180,8 @@ class Section:
     folded: bool = False
 
 
-MOST_VALUES: Final = 4_000_000
-"""Limit for all images of one record."""
-_LARGEST_SIDE: Final = 96
+# Limit for all images of one record.
+_MOST_VALUES: Final = 4_000_000
 
 
 def stored_images(pixels: NDArray[np.uint8], rows: Sequence[str], columns: Sequence[str]) -> Mapping[str, Any]:
@@ -195,39 +194,20 @@ def stored_images(pixels: NDArray[np.uint8], rows: Sequence[str], columns: Seque
     }
 
 
-def side_for(classes: int) -> int:
-    """Side of images that fit into a record: two a class."""
-    return max(1, min(_LARGEST_SIDE, math.isqrt(MOST_VALUES // (6 * classes))))
-
-
-def small_image(image: NDArray[np.float32], side: int) -> NDArray[np.uint8]:
-    """(H, W), (H, W, 1) or (H, W, 3) in [0, 1] as bytes of (h, w) or (h, w, 3), no side longer than ``side``."""
-    step = -(-max(image.shape[:2]) // side)
-    height, width = (-(-length // step) for length in image.shape[:2])
-    room = [(0, height * step - image.shape[0]), (0, width * step - image.shape[1]), *[(0, 0)] * (image.ndim - 2)]
-    means = np.pad(image, room, mode="edge").reshape(height, step, width, step, -1).mean(axis=(1, 3))
-    return np.asarray(np.rint(255 * (means if means.shape[2] == 3 else means[..., 0])), np.uint8)
-
-
-def pictures_of(images: RecordFields, caption: str, at_once: int | None = None) -> list[Pictures]:
-    """Return the grid of :func:`stored_images` in pieces of ``at_once`` columns; none where it does not fit."""
+def pictures_of(images: RecordFields, caption: str) -> list[Pictures]:
+    """Return the grid of :func:`stored_images`; none where it does not fit."""
     pixels = _pixels(images)
     if pixels is None:
         return []
     rows, columns = _labels(images, "row_labels", pixels.shape[0]), _labels(images, "column_labels", pixels.shape[1])
-    width = at_once or len(columns)
-    found = []
-    for start in range(0, len(columns), width):
-        names = columns[start : start + width]
-        grid = [
-            (row, [(data_uri(cell), f"{row}, {name}") for name, cell in zip(names, line[start:], strict=False)])
-            for row, line in zip(rows, pixels, strict=True)
-        ]
-        found.append(Pictures(caption, names, grid))
-    return found
+    grid = [
+        (row, [(_data_uri(cell), f"{row}, {name}") for name, cell in zip(columns, line, strict=True)])
+        for row, line in zip(rows, pixels, strict=True)
+    ]
+    return [Pictures(caption, columns, grid)]
 
 
-def data_uri(pixels: NDArray[np.uint8]) -> str:
+def _data_uri(pixels: NDArray[np.uint8]) -> str:
     """(H, W) or (H, W, 3) as the address of a PNG that holds it."""
     return "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
 
@@ -242,7 +222,7 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
 def _pixels(images: RecordFields) -> NDArray[np.uint8] | None:
     """Return the bytes; None where they don't fit the shape."""
     shape = [int(size) for size in images.series("shape")]
-    if len(shape) not in (4, 5) or min(shape) < 1 or math.prod(shape) > MOST_VALUES or (shape[4:] or [3]) != [3]:
+    if len(shape) not in (4, 5) or min(shape) < 1 or math.prod(shape) > _MOST_VALUES or (shape[4:] or [3]) != [3]:
         return None
     try:
         return np.frombuffer(base64.b64decode(images.text("uint8"), validate=True), np.uint8).reshape(shape)

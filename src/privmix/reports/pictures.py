@@ -170,36 +170,6 @@ def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
     save_figure(figure, path)
 
 
-_IMAGES_A_LINE = 10
-_MOST_IMAGES = 100
-
-
-def draw_class_pictures(images: NDArray[np.uint8], classes: Sequence[str], sure: Sequence[float], path: Path) -> None:
-    """Draw the (2, K, H, W) or (2, K, H, W, 3) mean of each class above an equally likely one; at most 100 classes."""
-    # sure: K hundredths of what sets a class apart that are known.
-    shown = min(len(classes), _MOST_IMAGES)
-    across = min(_IMAGES_A_LINE, shown)
-    lines = -(-shown // across)
-    figure = new_figure(1.0 * across + 1.2, 2.35 * lines + 0.6)
-    grid = figure.subplots(2 * lines, across, squeeze=False)
-    for axes in grid.flat:
-        axes.set_axis_off()
-    for place, (name, known) in enumerate(zip(classes[:shown], sure[:shown], strict=True)):
-        for row in (0, 1):
-            axes = grid[2 * (place // across) + row, place % across]
-            axes.imshow(images[row, place], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-        grid[2 * (place // across), place % across].set_title(
-            f"{_short(name, 14)}\n{known:.0f}%", fontsize=9, parse_math=False
-        )
-    of = "" if shown == len(classes) else f" (the first {shown} of {len(classes):,})"
-    words = (
-        f"Class means of a release{of}, with the known share of their differences; below, another mean that is as "
-        f"likely"
-    )
-    figure.suptitle(words, fontsize=10, wrap=True)
-    save_figure(figure, path)
-
-
 _MOST_NUMBERS = 20
 _LONGEST = 28
 
@@ -238,8 +208,8 @@ def draw_confusion(
     save_figure(figure, path)
 
 
-def _short(name: str, longest: int = _LONGEST) -> str:
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def _draw_reliability(axes: Any, counts: NDArray[Any], told: NDArray[Any], right: NDArray[Any]) -> None:

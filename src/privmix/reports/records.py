@@ -133,11 +133,6 @@ class RecordFields:
         found = self._values.get(name)
         return [RecordFields(item) for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
-    def several_lists(self, name: str) -> list[list[RecordFields]]:
-        """Return a list of lists of nested ones; what is none is left out."""
-        found = self._values.get(name)
-        return [RecordFields({"row": row}).several("row") for row in found] if isinstance(found, list) else []
-
     def numbers(self) -> dict[str, float]:
         return {str(name): found for name, value in self._values.items() if (found := _number(value)) is not None}
 
@@ -218,7 +213,7 @@ RECORDS_FOLDER: Final = "records"
 PANELS_GROUP: Final = "privmix.panels"
 """Group of entry points: each has the name of a kind of records, and names the module of its panel."""
 KINDS: Final = (
-    "guarantee", "ledger", "audit", "canary-audit", "noise-audit", "membership", "evaluation", "utility", "classes",
+    "guarantee", "ledger", "audit", "canary-audit", "noise-audit", "membership", "evaluation", "utility",
 )  # fmt: skip
 """Panels of privmix itself."""
 SUBJECTS: Final = ("release", "model", "design", "dataset")
@@ -232,6 +227,9 @@ _Id = Annotated[str, Text("[0-9a-f]{32}", "32 hexadecimal digits")]
 
 
 def _check_kind(name: str, kind: Any) -> None:
+    if kind == "classes":
+        allowed = "no pictures of classes, which earlier builds recorded: delete the run's `classes-*.json`"
+        raise InvalidInput(name, kind, allowed)
     if kind not in KINDS:
         check_choice(name, kind, (*KINDS, *kinds_from_elsewhere()))
 

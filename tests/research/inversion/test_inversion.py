@@ -17,7 +17,7 @@ from privmix.features.scattering import Scattering
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.publication.dataset import RecordTransform
-from privmix.research.inversion.search import InversionConfig, MixedFeatures
+from privmix.research.inversion.search import InversionConfig, MixedFeatures, total_variation
 from privmix.research.inversion.similarity import best_matches, match_order
 from privmix.research.inversion.study import Attempt, InversionCase, study_inversion
 from privmix.research.known_rows import draw_members, rows_of_members
@@ -141,3 +141,10 @@ def test_noise_of_a_real_budget_hides_the_image(digits: tuple[np.ndarray, np.nda
     assert case.recovered.mse > case.mean_image.mse
     assert case.recovered.ssim < case.others.ssim + 0.05
     assert case.noise_std > 0.5
+
+
+def test_total_variation_is_the_length_of_edges() -> None:
+    image = torch.zeros(1, 4, 6)
+    image[:, :, 3:] = 0.5
+    assert float(total_variation(image)) == pytest.approx(0.5 * 4, rel=1e-3)
+    assert float(total_variation(image[..., None].expand(-1, -1, -1, 3))) == pytest.approx(3 * 0.5 * 4, rel=1e-3)

@@ -10,7 +10,7 @@ The attacker knows how many records the row holds, which a release does not stat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,6 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.fields import Checked, Count, Positive
-from privmix.learning.inverse import FeatureMap, total_variation
 from privmix.optimisers import Adam
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
@@ -29,6 +28,8 @@ from privmix.research.inversion.options import STEPS
 
 # How far random images move a start that is otherwise the same for every member of a row.
 _JITTER = 0.1
+# Keeps the slope of an edge's length finite where there is none.
+_SMOOTH = 1e-8
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class InversionConfig(Checked):
 class MixedFeatures:
     """A row without noise as a function of its images: the attacker's copy of the mechanism."""
 
-    features: FeatureMap
+    # features: (b, *image shape) in [0, 1] -> (b, d), with gradients.
+    features: Callable[[Tensor], Tensor]
     transform: RecordTransform
     divisor: float
 
@@ -126,3 +128,12 @@ def _descend(
             images.clamp_(0, 1)
         yield step + 1
     images.requires_grad_(False)
+
+
+def total_variation(images: Tensor) -> Tensor:
+    """Isotropic total variation (b,) of images (b, H, W[, colours]), zero across the border (Rudin et al. 1992)."""
+    planes = images.unsqueeze(-1) if images.ndim == 3 else images
+    down = torch.nn.functional.pad(planes[:, 1:] - planes[:, :-1], (0, 0, 0, 0, 0, 1))
+    right = torch.nn.functional.pad(planes[:, :, 1:] - planes[:, :, :-1], (0, 0, 0, 1))
+    edges: Tensor = (down.square() + right.square() + _SMOOTH).sqrt() - _SMOOTH**0.5
+    return edges.flatten(1).sum(dim=1)
