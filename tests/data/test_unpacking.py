@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import io
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,32 +23,16 @@ def npz(path: Path) -> None:
     np.savez_compressed(path, x=np.zeros((2, ZEROS), np.uint8), y=np.zeros(2, np.uint8))
 
 
-def archive(content: bytes) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as made:
-        made.writestr("d.csv", content)
-    return stream.getvalue()
+def zipped(content: bytes) -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(gzip.compress(content)) and None
 
 
-PACKINGS: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".zst": lambda content: bytes(pa.compress(content, codec="zstd", asbytes=True)),
-    ".zip": archive,
-}
-
-
-def zipped(content: bytes, packing: str = ".gz") -> Callable[[Path], None]:
-    return lambda path: path.write_bytes(PACKINGS[packing](content)) and None
-
-
-@pytest.mark.parametrize("packing", PACKINGS)
-def test_packed_tables_are_read(tmp_path: Path, packing: str) -> None:
+def test_packed_tables_are_read(tmp_path: Path) -> None:
     lines = b'{"a": 2, "label": "no"}\n{"a": 3, "label": "yes"}\n'
     texts = {"d.csv": b"a,label\n2,no\n3,yes\n", "d.tsv": b"a\tlabel\n2\tno\n3\tyes\n", "d.ndjson": lines}
     for name, content in texts.items():
-        path = tmp_path / f"{name}{packing}"
-        zipped(content, packing)(path)
+        path = tmp_path / f"{name}.gz"
+        zipped(content)(path)
         found = open_dataset(path, classes=["no", "yes"], number_columns=["a"]).read()
         assert (found.x.tolist(), found.y.tolist()) == ([[2.0], [3.0]], [0, 1])
         assert columns_of(path) == (None if "json" in name else {"a": "", "label": ""})
@@ -60,12 +41,11 @@ def test_packed_tables_are_read(tmp_path: Path, packing: str) -> None:
             open_dataset(path, classes=["no", "yes"], number_columns=["a"]).read()
 
 
-def test_an_archive_holds_one_file(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "d.csv.zip", "w") as made:
-        for name in "ab":
-            made.writestr(f"{name}.csv", "a,label\n")
-    with pytest.raises(InvalidInput, match=r"an archive of one file.*Excel"):
-        open_dataset(tmp_path / "d.csv.zip", classes=2)
+@pytest.mark.parametrize("suffix", ["bz2", "zst", "zip"])
+def test_other_archives_are_refused(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"d.csv.{suffix}").write_text("")
+    with pytest.raises(InvalidInput, match=r"\.gz after it.*unpack other archives"):
+        open_dataset(tmp_path / f"d.csv.{suffix}", classes=2)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +53,7 @@ def test_an_archive_holds_one_file(tmp_path: Path) -> None:
     [
         ("d.npz", npz),
         ("d.jsonl.gz", zipped(b"\n" * ZEROS)),
-        *((f"d.csv{packing}", zipped(b"a,label\n" + b"0" * ZEROS, packing)) for packing in PACKINGS),
+        ("d.csv.gz", zipped(b"a,label\n" + b"0" * ZEROS)),
     ],
 )
 def test_traps_are_refused_when_opened(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import os
 import re
-import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import IO, Any, Final, cast
 
@@ -21,11 +18,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 
-# The first bytes of a packed file, and the suffix of that packing.
-_PACKINGS: Final = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst", b"PK\x03\x04": ".zip"}
-PACKED: Final = tuple(_PACKINGS.values())
-# Behind ``BZh`` and a digit: a header line of a CSV file may begin like that.
-_BZIP_BLOCK: Final = b"\x31\x41\x59\x26\x53\x59"
+_GZIP: Final = b"\x1f\x8b"
 # Least allowance for unpacked bytes: records shrink a few times to tenfold, and only a trap hundreds of times.
 FREE_BYTES: Final = 2**28
 _MOST_TIMES: Final = 256
@@ -40,7 +33,7 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         yield
     except (InvalidInput, StorageError):
         raise
-    except (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError):
+    except (gzip.BadGzipFile, EOFError, zlib.error):
         raise _damaged(path, kind) from None
     except OSError as error:
         if error.errno is None:
@@ -64,26 +57,19 @@ def decoding(path: Path, kind: str) -> Iterator[None]:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file, unpacked where its first bytes mark it as gzip, bzip2, Zstandard or a zip of one file."""
-    packing = _packing(path)
-    return path.open("rb") if packing is None else cast(IO[bytes], io.BufferedReader(_Bounded(path, packing), PIECE))
+    """Open a file, unpacked where its first bytes mark it as gzip."""
+    return cast(IO[bytes], io.BufferedReader(_Bounded(path), PIECE)) if is_zipped(path) else path.open("rb")
 
 
 def is_zipped(path: Path) -> bool:
     """Whether a file is packed, by its first bytes: a packed file is always read from its beginning."""
-    return _packing(path) is not None
-
-
-def _packing(path: Path) -> str | None:
     with path.open("rb", 0) as file:
-        begin = file.read(4 + len(_BZIP_BLOCK))
-    found = next((suffix for magic, suffix in _PACKINGS.items() if begin.startswith(magic)), None)
-    return None if found == ".bz2" and not begin.endswith(_BZIP_BLOCK) else found
+        return file.read(len(_GZIP)) == _GZIP
 
 
 def plain_name(name: str) -> str:
-    """Return a file name without the suffix of a packing."""
-    return name.rpartition(".")[0] if name.endswith(PACKED) else name
+    """Return a file name without the suffix ``.gz``."""
+    return name.removesuffix(".gz")
 
 
 def is_here(path: object) -> bool:
@@ -207,35 +193,12 @@ def check_unpacked(place: Path, unpacked: int, stored: int) -> None:
 class _Bounded(io.RawIOBase):
     """A packed file's content, which stops where it would become absurdly large."""
 
-    def __init__(self, path: Path, packing: str) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
         if not is_here(path):
             raise CopyFirst()
         self._path, self._stored, self._unpacked = path, path.stat().st_size, 0
-        self._ends = ExitStack()
-        with self._ends:
-            self._stream = self._opened(packing)
-            self._ends = self._ends.pop_all()
-
-    def _opened(self, packing: str) -> Any:
-        if packing == ".gz":
-            return self._ends.enter_context(gzip.open(self._path))
-        if packing == ".bz2":
-            return self._ends.enter_context(bz2.open(self._path))
-        if packing == ".zst":
-            # Verbs that explain themselves import this file, and not Arrow.
-            import pyarrow as pa
-
-            return self._ends.enter_context(pa.CompressedInputStream(pa.OSFile(str(self._path)), "zstd"))
-        archive = self._ends.enter_context(zipfile.ZipFile(self._path))
-        members = [one for one in archive.infolist() if not one.is_dir()]
-        if len(members) != 1 or members[0].flag_bits & 1:
-            allowed = "an archive of one file without a password (save Excel tables as CSV)"
-            raise InvalidInput(str(self._path), f"{len(members)} files", allowed)
-        # zipfile unpacks other methods without a bound.
-        if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InvalidInput(str(self._path), "another compression", "an archive with method stored or deflated")
-        return self._ends.enter_context(archive.open(members[0]))
+        self._stream = gzip.GzipFile(path)
 
     def readable(self) -> bool:
         return True
@@ -245,14 +208,14 @@ class _Bounded(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         # No further than one step: a header is read though what follows is damaged.
-        content = getattr(self._stream, "read1", self._stream.read)(len(buffer))
+        content = self._stream.read1(len(buffer))
         self._unpacked += len(content)
         check_unpacked(self._path, self._unpacked, self._stored)
         buffer[: len(content)] = content
         return len(content)
 
     def close(self) -> None:
-        self._ends.close()
+        self._stream.close()
         super().close()
 
 

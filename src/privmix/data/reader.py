@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 from privmix._registry import Registry
 from privmix.data.columns import Selection
-from privmix.data.files import PACKED, plain_name
+from privmix.data.files import plain_name
 from privmix.data.source import Source
 from privmix.errors import InvalidInput
 
@@ -82,8 +82,8 @@ def suffixes() -> str:
 def formats() -> str:
     """Return the formats that can be opened, for messages."""
     return (
-        f"files known by their suffix ({suffixes()}; texts also with {', '.join(PACKED)} after it), a folder or "
-        "pattern of such files, or sub-folders of images. Rename files with other suffixes. Convert Excel, SQLite "
+        f"files known by their suffix ({suffixes()}; texts also with .gz after it), a folder or pattern of such files, "
+        "or sub-folders of images. Rename files with other suffixes, and unpack other archives. Convert Excel, SQLite "
         "and other tables to Parquet or CSV with pandas or DuckDB"
     )
 
