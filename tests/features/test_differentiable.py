@@ -18,21 +18,14 @@ from privmix.features.projected import Projected
 from privmix.features.scattering import Scattering, scatter_fft
 from privmix.features.wavelets import filter_bank
 from tests.features.models import save_vision
-from tests.features.test_module import convolutions, script
+from tests.features.test_module import IMAGE, convolutions, program
 from tests.refusals import refuses
 
 TOLERANCE = 1e-4
 
 
 def module(folder: Path) -> Extractor:
-    return get_extractor(f"module:{script(convolutions(), folder / 'net.pt')}")
-
-
-def exported(folder: Path) -> Extractor:
-    batch = torch.export.Dim("batch", min=1, max=64)
-    program = torch.export.export(convolutions().eval(), (torch.zeros(2, 3, 8, 9),), dynamic_shapes=({0: batch},))
-    torch.export.save(program, folder / "net.pt2")
-    return get_extractor(f"module:{folder / 'net.pt2'}")
+    return get_extractor(f"module:{program(convolutions(), folder / 'net.pt2', IMAGE)}")
 
 
 def vision(folder: Path) -> Extractor:
@@ -51,7 +44,6 @@ CASES: dict[str, tuple[Callable[[Path], Extractor], tuple[int, ...]]] = {
     "patches": (lambda _: Patches(filters=16), (12, 10, 3)),
     "patches-grey": (lambda _: Patches(filters=16), (9, 9)),
     "module": (module, (8, 9, 3)),
-    "exported": (exported, (8, 9, 3)),
     "vision": (vision, (20, 24, 3)),
 }
 
@@ -110,6 +102,6 @@ def test_extractors_without_gradients_and_wrong_shapes_are_refused(tmp_path: Pat
         get_extractor("tabular:docs/adult.json").differentiable((14,))
     with refuses("input shape for scattering"):
         Scattering().differentiable((28,))
-    flat = script(nn.Linear(4, 2), tmp_path / "flat.pt")
+    flat = program(nn.Linear(4, 2), tmp_path / "flat.pt2", (4,))
     with refuses("input shape for module"):
         get_extractor(f"module:{flat}").differentiable((4,))

@@ -1,4 +1,4 @@
-"""Networks from files: TorchScript, exported programs, linear layers; none that mixes records."""
+"""Networks from files: exported programs, linear layers; none that mixes records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import pickle
-import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,14 @@ X = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(7, 8, 9, 3), dtype=np.uint8)
 
 
-def script(network: nn.Module, path: Path) -> Path:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.jit.script(network).save(str(path))
+IMAGE, VECTOR = (3, 8, 9), (5,)
+
+
+def program(network: nn.Module, path: Path, shape: tuple[int, ...] = VECTOR) -> Path:
+    """A file of the network for any number of records."""
+    example = torch.zeros(2, *shape)
+    dynamic = ({0: torch.export.Dim.DYNAMIC},)
+    torch.export.save(torch.export.export(network.eval(), (example,), dynamic_shapes=dynamic), path)
     return path
 
 
@@ -54,9 +57,9 @@ def convolutions() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(2))
 
 
-def test_torchscript_on_images(tmp_path: Path) -> None:
+def test_a_program_on_images(tmp_path: Path) -> None:
     network = convolutions()
-    encoder = parse_features(f"module:{script(network, tmp_path / 'net.pt')}")
+    encoder = parse_features(f"module:{program(network, tmp_path / 'net.pt2', IMAGE)}")
     features = encoder.transform(IMAGES)
     assert features.shape == (7, 16) == (7, encoder.output_dim((8, 9, 3)))
     with torch.inference_mode():
@@ -67,11 +70,11 @@ def test_torchscript_on_images(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_per_record_to_the_bit(tmp_path: Path, batch_size: int) -> None:
-    path = script(convolutions(), tmp_path / "net.pt")
+    path = program(convolutions(), tmp_path / "net.pt2", IMAGE)
     check_per_record(ModuleEncoder(str(path), batch_size=batch_size), IMAGES)
 
 
-def test_an_exported_program(tmp_path: Path) -> None:
+def test_a_program_for_single_records(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Linear(5, 3), nn.Tanh()).eval()
     torch.export.save(torch.export.export(network, (torch.zeros(1, 5),)), tmp_path / "net.pt2")
     features = ModuleEncoder(str(tmp_path / "net.pt2")).transform(X)
@@ -98,38 +101,41 @@ def test_tensors_that_are_no_layers(tmp_path: Path, shapes: dict[str, tuple[int,
 
 
 def test_a_network_that_mixes_records_is_refused(tmp_path: Path) -> None:
-    path = script(Centred(), tmp_path / "net.pt")
+    path = program(Centred(), tmp_path / "net.pt2")
     with refuses("module"):
         ModuleEncoder(str(path)).output_dim((5,))
 
 
 def test_a_network_that_draws_numbers_is_refused(tmp_path: Path) -> None:
-    path = script(Noisy(), tmp_path / "net.pt")
+    path = program(Noisy(), tmp_path / "net.pt2")
     with refuses("module"):
         ModuleEncoder(str(path)).transform(X)
 
 
-def test_dropout_and_batch_norm_are_off(tmp_path: Path) -> None:
-    network = nn.Sequential(nn.BatchNorm1d(5), nn.Dropout(0.5)).train()
-    encoder = ModuleEncoder(str(script(network, tmp_path / "net.pt")))
-    assert np.allclose(encoder.transform(X), X, atol=1e-4)
-
-
 def test_spec(tmp_path: Path) -> None:
-    path = script(nn.Linear(5, 3), tmp_path / "net.pt")
+    path = program(nn.Linear(5, 3), tmp_path / "net.pt2")
     spec = json.loads(json.dumps(ModuleEncoder(str(path)).spec()))
-    assert spec["options"] == {"model": "net.pt", "precision": "float32"}
+    assert spec["options"] == {"model": "net.pt2", "precision": "float32"}
     assert spec["weights_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     rebuilt = from_spec(spec, model_path=f"{path}:trust")
     assert rebuilt.spec() == spec
-    other = script(nn.Linear(5, 3), tmp_path / "other.pt")
+    other = program(nn.Linear(5, 4), tmp_path / "other.pt2")
     with refuses("weights_sha256 of the model"):
         from_spec(spec, model_path=f"{other}:trust")
 
 
-@pytest.mark.parametrize("suffix", [".pt", ".pth", ".ts", ".torchscript", ".pt2"])
-def test_programs_of_a_spec_run_only_when_trusted(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".ts", ".torchscript"])
+def test_torchscript_is_refused_in_a_certificate_too(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"net{suffix}"
+    path.write_bytes(b"a program")
+    spec = {"name": "module", "version": 1, "options": {"model": path.name}}
+    for read in (lambda: ModuleEncoder(str(path)), lambda: from_spec(spec, model_path=f"{path}:trust")):
+        with pytest.raises(InvalidInput, match="TorchScript is not read"):
+            read()
+
+
+def test_programs_of_a_spec_run_only_when_trusted(tmp_path: Path) -> None:
+    path = tmp_path / "net.pt2"
     path.write_bytes(b"a program")
     spec = ModuleEncoder(str(path)).spec()
     with pytest.raises(InvalidInput, match="FILE:trust"):
@@ -226,12 +232,12 @@ def test_a_trusted_program_is_still_not_unpickled(tmp_path: Path, place: str) ->
 
 @pytest.mark.parametrize("shape", [(4,), (8, 8), (2, 2, 2, 2)])
 def test_inputs_that_do_not_fit(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    encoder = ModuleEncoder(str(script(nn.Linear(5, 3), tmp_path / "net.pt")))
+    encoder = ModuleEncoder(str(program(nn.Linear(5, 3), tmp_path / "net.pt2")))
     with pytest.raises(InvalidInput):
         encoder.output_dim(shape)
 
 
-@pytest.mark.parametrize("name", ["net.pt", "net.pt2", "net.safetensors"])
+@pytest.mark.parametrize("name", ["net.pt2", "net.safetensors"])
 def test_damaged_files(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"not a network")
     encoder: Any = parse_features(f"module:{tmp_path / name}")

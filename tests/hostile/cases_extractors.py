@@ -87,14 +87,6 @@ cases("release", USES - {"membership"} | RELEASE_USES, module_in_a_certificate=b
 
 
 @case("fitted", refused=USES)
-def module_of_torchscript(world: World, folder: Path) -> None:
-    path = folder.parent / "net.pt"
-    torch.jit.trace(torch.nn.Linear(64, 4), torch.zeros(1, 64)).save(str(path))
-    world.bait(path)
-    give("fitted", folder, module(str(path), path))
-
-
-@case("fitted", refused=USES)
 def module_with_its_path_in_another_option(world: World, folder: Path) -> None:
     path = program(world, folder.parent / NET)
     spec = module(NET, path)

@@ -37,7 +37,7 @@ _SHAPES: Final = {
         "K": "classes public_classes",
         "N": "epsilon",
         "NAMES": "columns table_columns",
-        "TEXT": "assume callbacks canaries clean_success csv engine epsilons head mixup_degrees poisoned "
+        "TEXT": "assume canaries clean_success csv engine epsilons head mixup_degrees poisoned "
         "regularisation replay_for text",
         "URL": "ledger",
     }.items()

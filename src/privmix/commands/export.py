@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _LINES: Final = {
     ".pt2": "torch.export.load({file}).module()(x)",
-    ".pt": "torch.jit.load({file})(x)",
     ".safetensors": "net.load_state_dict(safetensors.torch.load_file({file}))",
 }
 
@@ -50,7 +49,7 @@ class Exported(Shown):
 class Export(NewFile, Command[Exported]):
     """Write a trained network to a file without privmix.
 
-    Formats: .pt2 (torch.export), .pt (TorchScript) and .safetensors (weights alone). The network maps images (b, C,
+    Formats: .pt2 (torch.export) and .safetensors (weights alone). The network maps images (b, C,
     H, W) in [0, 1], or features (b, d), to logits. The file has no certificate and is as private as the model.
 
     Raises:
@@ -62,7 +61,7 @@ class Export(NewFile, Command[Exported]):
     example = "privmix export MODEL --out net.pt2"
 
     model: Model | str | Path = option(MISSING, "Folder of a model from privmix train.", argument=True)
-    out: str | Path = option(MISSING, "File to write: .pt2, .pt (TorchScript) or .safetensors.")
+    out: str | Path = option(MISSING, "File to write: .pt2 or .safetensors.")
     _: KW_ONLY
     module: Any = option(None, MODULE_HELP)
 

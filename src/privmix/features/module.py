@@ -1,4 +1,4 @@
-"""A network of one's own as an extractor: TorchScript, an exported program, or linear layers in safetensors."""
+"""A network of one's own as an extractor: an exported program, or linear layers in safetensors."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def _small_json(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Any:
     return parse_json(archive.read(entry), "module")
 
 
-_PROGRAMS: Final = (".pt", ".pth", ".ts", ".torchscript", ".pt2")
-_FORMATS: Final = (*_PROGRAMS, ".safetensors")
+_PROGRAM: Final = ".pt2"
+_FORMATS: Final = (_PROGRAM, ".safetensors")
 _PROBES: Final = 4
 _TOLERANCE: Final = 1e-4
 
@@ -87,12 +87,11 @@ _TOLERANCE: Final = 1e-4
 class ModuleEncoder(TorchEncoder):
     """The output of a fixed network from a file, flattened.
 
-    - ``.pt``, ``.pth``, ``.ts``, ``.torchscript``: TorchScript (``torch.jit.save``).
     - ``.pt2``: an exported program (``torch.export.save``); if its batch axis is fixed, it must be of size 1.
     - ``.safetensors``: linear layers ``0.weight``, ``0.bias``, ``1.weight``, ... with ReLU between them (biases may be
       absent), on flattened inputs.
 
-    The first two run code of the file, so a spec never opens one: the user names a trusted file and allows it to run.
+    A program runs code of the file, so a spec never opens one: the user names a trusted file and allows it to run.
     Inputs are float32: images in [0, 1] as (b, C, H, W), vectors as (b, d). Train the network without the private
     records.
 
@@ -123,8 +122,9 @@ class ModuleEncoder(TorchEncoder):
         self._file = Path(model if path is None else path).expanduser()
         self._public_name = Path(model).name
         self._dims: dict[tuple[int, ...], int] = {}
-        if not self._file.is_file() or self._file.suffix not in _FORMATS:
-            raise InvalidInput("module", str(self._file), f"an existing file that ends in {', '.join(_FORMATS)}")
+        _check_format(self._file.name)
+        if not self._file.is_file():
+            raise InvalidInput("module", str(self._file), "an existing file")
 
     @classmethod
     def from_argument(cls, argument: str) -> Self:
@@ -134,10 +134,11 @@ class ModuleEncoder(TorchEncoder):
     def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
         """Return the network in the user's own file; the name in a spec is for showing only."""
         name = bare_name(options.get("model"))
+        _check_format(name)
         if own is None:
             raise InvalidInput("features_model", None, cls.wants(options) or "")
         if _is_program(own.path.name) and not own.trusted:
-            allowed = "a .safetensors file; to run the program in TorchScript or .pt2, `features_model` FILE:trust"
+            allowed = "a .safetensors file; to run the program in .pt2, `features_model` FILE:trust"
             raise InvalidInput("features_model", own.path.name, allowed)
         return cls(**{**options, "model": name}, path=own.path)
 
@@ -209,33 +210,27 @@ class ModuleEncoder(TorchEncoder):
 
     @cached_property
     def _network(self) -> Callable[[Tensor], Tensor]:
-        loaders = {".pt2": _exported, ".safetensors": _layers}
+        load = _exported if _is_program(self._file.name) else _layers
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return loaders.get(self._file.suffix, _scripted)(self._file, self.device)
+                return load(self._file, self.device)
         except InvalidInput:
             raise
         except Exception:
-            allowed = "an undamaged file of its format: TorchScript, exported program or safetensors"
+            allowed = "an undamaged file of its format: exported program or safetensors"
             raise InvalidInput("module", str(self._file), allowed) from None
 
 
 def _is_program(name: str) -> bool:
-    return Path(name).suffix in _PROGRAMS
+    return Path(name).suffix == _PROGRAM
 
 
-def _scripted(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
-    jit: Any = torch.jit
-    network = jit.load(str(file), map_location=device).eval()
-
-    def call(x: Tensor) -> Tensor:
-        # The optimiser rewrites a network after its first calls: the first records would get other last bits.
-        with jit.optimized_execution(False):
-            output: Tensor = network(x)
-        return output
-
-    return call
+def _check_format(name: str) -> None:
+    """Raise unless a file of that name is read. Certificates may name TorchScript, which earlier versions read."""
+    if Path(name).suffix not in _FORMATS:
+        allowed = "a file that ends in .pt2 (torch.export.save; TorchScript is not read) or .safetensors"
+        raise InvalidInput("module", name, allowed)
 
 
 def _exported(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:

@@ -55,7 +55,7 @@ def from_spec(
         - A spec is data: no part of it is opened as a path, fetched from an address, or run. A model is opened at
           ``model_path``. Without it, only models that a package brings are opened, or those in the local cache of the
           Hugging Face hub at the spec's commit.
-        - Programs do not run unasked: a file that is more than numbers (TorchScript, an exported program) is refused
+        - Programs do not run unasked: a file that is more than numbers (an exported program) is refused
           unless ``:trust`` stands behind its path.
         - The model is the spec's: its digests are compared.
 

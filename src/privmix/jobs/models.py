@@ -239,9 +239,8 @@ class Model(Shown):
         """Write the network for programs that have torch and not privmix; see :mod:`privmix.training.trained`.
 
         Args:
-            out: a file, by its ending: ``.pt2`` (``torch.export.load(FILE).module()``), ``.pt`` (TorchScript,
-                ``torch.jit.load(FILE)``). Or ``.safetensors`` (weights alone,
-                ``net.load_state_dict(load_file(FILE))``).
+            out: a file, by its ending: ``.pt2`` (``torch.export.load(FILE).module()``) or ``.safetensors`` (weights
+                alone, ``net.load_state_dict(load_file(FILE))``).
             overwrite: replace the file that is there.
 
         Raises:

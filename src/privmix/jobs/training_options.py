@@ -98,13 +98,10 @@ class TrainingOptions(PrivateColumns):
     pool: Any = option(None, "PUBLIC labelled dataset to mix with.", _VIEWS)
     public: Any = option(None, "PUBLIC dataset with real records of the same classes.", _PUBLIC, common=True)
     synthetic: Any = option(None, "Dataset of synthetic records, made from public data only.", _PUBLIC)
-    validation: Any = option(None, "PUBLIC labelled dataset, for accuracy and loss in `callbacks`.", _RUNNING)
-    callbacks: Any = option(
-        None,
-        "Receivers of progress figures: tensorboard:FOLDER or mlflow:EXPERIMENT.",
-        _RUNNING,
-        in_python="Also functions.",
+    validation: Any = option(
+        None, "PUBLIC labelled dataset, for accuracy and loss in `callbacks`.", _RUNNING, python=True
     )
+    callbacks: Any = option(None, "Functions that receive progress figures.", _RUNNING, python=True)
     dry_run: bool = option(False, "Show the plan without reading a private row.", _RUNNING, common=True, terminal=True)
     resume: bool = option(False, "Resume an interrupted run (same options).", _RUNNING, common=True)
     overwrite: bool = option(False, "Replace an existing `out`; discard an interrupted run.", _RUNNING, common=True)

@@ -6,7 +6,6 @@ import copy
 import hashlib
 import io
 import json
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,31 +288,14 @@ def program(model: TrainedModel) -> bytes:
     except InvalidInput:
         raise
     except Exception as error:
-        raise _refused(".pt2", ".safetensors", error) from None
-    return stream.getvalue()
-
-
-def script(model: TrainedModel) -> bytes:
-    """Bytes for ``torch.jit.load(FILE)(x)``; raise where tracing fails for batches of another size."""
-    network, example = _ready(model, _TRACED)
-    stream = io.BytesIO()
-    try:
-        with warnings.catch_warnings(), torch.no_grad():
-            # torch calls the format deprecated; a user who asks for it has programs that read it.
-            warnings.simplefilter("ignore")
-            jit: Any = torch.jit
-            jit.save(jit.trace(network, example, check_trace=False), stream)
-            stream.seek(0)
-            _check(jit.load(stream), model)
-    except InvalidInput:
-        raise
-    except Exception as error:
-        raise _refused(".pt", ".pt2", error) from None
+        why = (str(error).strip().splitlines() or [""])[0][:120]
+        allowed = f".safetensors: this network cannot be written so ({type(error).__name__}: {why})"
+        raise InvalidInput("out", ".pt2", allowed) from None
     return stream.getvalue()
 
 
 FORMS: Final[Mapping[str, Callable[[TrainedModel], bytes]]] = MappingProxyType(
-    {".pt2": program, ".pt": script, ".safetensors": weights}
+    {".pt2": program, ".safetensors": weights}
 )
 """Ending of a file -> what makes its bytes."""
 
@@ -335,8 +317,3 @@ def _check(written: Callable[[Tensor], Tensor], model: TrainedModel) -> None:
     wanted, found = network(x), written(x)
     if not torch.allclose(wanted, found, _TOLERANCE, _TOLERANCE):
         raise ValueError("other outputs")
-
-
-def _refused(ending: str, instead: str, error: Exception) -> InvalidInput:
-    why = (str(error).strip().splitlines() or [""])[0][:120]
-    return InvalidInput("out", ending, f"{instead}: this network cannot be written so ({type(error).__name__}: {why})")

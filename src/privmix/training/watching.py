@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch.nn.functional import cross_entropy
 
-from privmix.errors import InvalidInput, MissingExtra
+from privmix.errors import InvalidInput
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
 from privmix.training.models.base import Classifier
 from privmix.training.trained import shaped
 
 _AT_ONCE: Final = 256
-ALLOWED: Final = "functions of a Watched, tensorboard:FOLDER or mlflow:EXPERIMENT"
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ Callback = Callable[[Watched], object]
 
 
 class Watch:
-    """Callbacks (a function of :class:`Watched`, ``tensorboard:FOLDER``, ``mlflow:EXPERIMENT``) and validation data."""
+    """Callbacks, which are functions of :class:`Watched`, and validation data."""
 
     def __init__(self, callbacks: Any, validation: PublicData | None = None, facts: ModelFacts | None = None) -> None:
         several: Sequence[Any] = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
@@ -84,73 +82,7 @@ class Watch:
 
 
 def _callback(one: Any) -> Callback:
-    if isinstance(one, str):
-        kind, _, place = one.partition(":")
-        if kind not in _NAMED or not place:
-            raise InvalidInput("callbacks", one, ALLOWED)
-        return _NAMED[kind](place)
     if not callable(one):
-        raise InvalidInput("callbacks", type(one).__name__, ALLOWED)
+        raise InvalidInput("callbacks", type(one).__name__, "functions of a Watched")
     found: Callback = one
     return found
-
-
-class TensorBoard:
-    """A callback that writes ``epsilon`` and the public metrics, by step, for TensorBoard."""
-
-    def __init__(self, folder: str | Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise MissingExtra("tensorboard", "tensorboard") from None
-        self._folder, self._writer = str(folder), SummaryWriter
-        self._made: Any = None
-
-    def __call__(self, seen: Watched) -> None:
-        if self._made is None:
-            self._made = self._writer(self._folder)
-        self._made.add_scalar("epsilon", seen.epsilon, seen.step)
-        for name, value in seen.metrics.items():
-            self._made.add_scalar(name, value, seen.step)
-        # A run may end at any time.
-        self._made.flush()
-        if seen.step == seen.steps:
-            self._made.close()
-
-
-class MLflow:
-    """A callback that logs ``epsilon`` and the public metrics, by step, to MLflow.
-
-    Parameters are ``delta`` and ``steps``. Its MLflow run begins with the first step and ends with the last; a resumed
-    training logs to another one. A training whose server cannot be reached stops, and can be resumed. ``address`` None
-    is MLflow's choice (``MLFLOW_TRACKING_URI``).
-    """
-
-    def __init__(self, experiment: str, address: str | None = None) -> None:
-        try:
-            from mlflow.tracking import MlflowClient
-        except ImportError:
-            raise MissingExtra("mlflow-skinny", "mlflow") from None
-        self._experiment, self._address, self._client_of = experiment, address, MlflowClient
-        self._client: Any = None
-        self._run = ""
-
-    def __call__(self, seen: Watched) -> None:
-        if self._client is None:
-            self._begin(seen)
-        for name, value in {"epsilon": seen.epsilon, **seen.metrics}.items():
-            self._client.log_metric(self._run, name, value, step=seen.step)
-        if seen.step == seen.steps:
-            self._client.set_terminated(self._run)
-            self._client = None
-
-    def _begin(self, seen: Watched) -> None:
-        self._client = self._client_of(tracking_uri=self._address)
-        found = self._client.get_experiment_by_name(self._experiment)
-        own = self._client.create_experiment(self._experiment) if found is None else found.experiment_id
-        self._run = self._client.create_run(own).info.run_id
-        for name, value in {"steps": seen.steps, "delta": seen.delta}.items():
-            self._client.log_param(self._run, name, value)
-
-
-_NAMED: Final[Mapping[str, Callable[[str], Callback]]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
