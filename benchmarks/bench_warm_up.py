@@ -45,9 +45,8 @@ from privmix.research.curvature.hessian import curvature
 from privmix.training.batches import Batch
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.examples import PublicData
-from privmix.training.not_private import NotPrivateModel
 from privmix.training.records import TrainingRecords
-from privmix.training.trained import shaped
+from privmix.training.trained import NetworkClassifier, shaped
 
 RUNS = common.RESULTS / "warm_up_runs.json"
 # Images that a Hessian is taken of.
@@ -128,8 +127,9 @@ def one_run(row: ladder.Rung, seed: int, folder: Path, rate: float) -> dict[str,
 
     def accuracy(network: Any) -> float:
         images, labels = ladder.test()
-        # Noise or not, a run that was looked into has no certificate.
-        found = NotPrivateModel(network, trainer.facts).predict(job.extractor.extract(images))
+        model = NetworkClassifier()
+        model.network, model.facts_ = network, trainer.facts
+        found = model.predict(job.extractor.extract(images))
         return round(100 * float((found == labels).mean()), 2)
 
     run = {

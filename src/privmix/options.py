@@ -50,11 +50,6 @@ def in_order(kind: type[Any]) -> list[Field[Any]]:
     return [known[name] for name in names]
 
 
-def values_of(kind: type[Any], held: Any) -> dict[str, Any]:
-    """Values that an object holds of the fields of a dataclass, by name."""
-    return {item.name: getattr(held, item.name) for item in fields(kind) if item.init}
-
-
 def options_for(kinds: Sequence[type[Any]], held: Sequence[Any]) -> tuple[Any, ...]:
     """For each dataclass the object of it that is held, or one by default."""
     return tuple(next((one for one in held if type(one) is kind), None) or kind() for kind in kinds)

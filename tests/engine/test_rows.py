@@ -111,7 +111,7 @@ def test_memory_budgets_workers_and_streaming_change_no_bit(choices: dict[str, A
 
     def run(source: PrivateRecords, **options: Any) -> tuple[bool, np.ndarray]:
         engine = ReleaseEngine(plan, source, SecretStreams.from_seed(2), **options)
-        return engine.out_of_core, np.concatenate([np.hstack([block.x, block.y]) for block in engine.rows()])
+        return engine._out_of_core, np.concatenate([np.hstack([block.x, block.y]) for block in engine.rows()])
 
     kept, expected = run(records, workers=2)
     assert not kept

@@ -17,7 +17,6 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
-from privmix.training.not_private import NotPrivateModel
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.trained import TrainedModel
@@ -69,7 +68,7 @@ def run_to(out: Path, job: Trainer, *, seed: int = 1, resume: bool = False, **gi
         return job.run(given.pop("records", None) or private(), run=run, **given)
 
 
-def weights_of(model: TrainedModel | NotPrivateModel | Trainer) -> torch.Tensor:
+def weights_of(model: TrainedModel | Trainer) -> torch.Tensor:
     return torch.cat([tensor.detach().reshape(-1) for tensor in model.network.parameters()])
 
 

@@ -273,12 +273,6 @@ def _guess(event: Event, adjacency: Adjacency, tolerance: float, name: str, delt
     return _composed_loss(event, adjacency, tolerance, name).guess_epsilon(delta)
 
 
-def forget() -> None:
-    """Clear every cached loss and answer, to measure what a price takes."""
-    for kept in (_composed_loss, _epsilon, _delta, _guess):
-        kept.cache_clear()
-
-
 def _queries(leaf: Leaf, count: int, adjacency: Adjacency, name: str, rough: bool) -> Sequence[Query]:
     if isinstance(leaf, Allocated) and isinstance(leaf.event, Gaussian):
         return [allocation_query(leaf.event.noise_multiplier, leaf.rows, count, rough=rough)]

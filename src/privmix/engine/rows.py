@@ -275,11 +275,6 @@ class ReleaseEngine(RowEngine):
         self._kept: list[LatticeRecords] = []
         self._buffer: LatticeRecords | None = None
 
-    @property
-    def out_of_core(self) -> bool:
-        """Whether records are read again for every chunk of rows, as they would not fit in memory."""
-        return self._out_of_core
-
     def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
         total = np.zeros(self._plan.dim)
         for index in range(record_tiles(self._records)):

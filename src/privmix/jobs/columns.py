@@ -193,15 +193,6 @@ class ModelColumns(Columns):
     person: str | Sequence[str] | None = field(default=None, init=False)
 
 
-@dataclass(frozen=True)
-class ImageColumns(Columns):
-    """Declaration of data that can only be images."""
-
-    feature_length: int | None = field(default=None, init=False)
-    csv: str | Mapping[str, Any] | None = field(default=None, init=False)
-    person: str | Sequence[str] | None = field(default=None, init=False)
-
-
 def listed(names: str | Sequence[str], mark: str = ",") -> list[str]:
     """Names of columns, as a list or with commas between them; double quotes enclose a name with a comma.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +22,8 @@ from privmix.engine.rows import PrivateRecords, default_memory
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
 from privmix.features.cache import write_features
-from privmix.features.spec import from_spec
 from privmix.jobs.dataset import Dataset
 from privmix.progress import Progress
-from privmix.releases.folder import read_extractor
-
-
-def extractor_of(release: Path, certificate: Mapping[str, Any], model: str | Path | None = None) -> Extractor:
-    """Return the extractor of a release in a folder; raise errors as :func:`privmix.features.spec.from_spec` does."""
-    arrays = read_extractor(release, certificate)
-    return from_spec(certificate["extractor"], model, arrays=arrays)
 
 
 def features_place(

@@ -10,16 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.dataset import Source
-from privmix.data.fingerprint import content_hashes
 from privmix.data.overlap import InputHashes as RecordHashes
 from privmix.data.overlap import PersonsContents as PersonsHashes
 from privmix.data.overlap import Sketch, made_of, same_files, same_place
 from privmix.errors import WITHHELD, InvalidInput, in_terms_of
 from privmix.features.base import Extractor
 from privmix.jobs.columns import Columns
-from privmix.jobs.dataset import listings_of
-from privmix.ledger.contents import DataIdentity
-from privmix.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
     from privmix.training.facts import ModelFacts
@@ -48,20 +44,6 @@ def _same_objects(public: Any, private: Any) -> bool:
     """Whether data in memory are the same: as a whole, or the inputs of two pairs (inputs, labels)."""
     pairs = isinstance(public, tuple) and isinstance(private, tuple) and public and private
     return public is private or bool(pairs and public[0] is private[0])
-
-
-def refuse_charged(field: str, place: Any, source: Source, ledger: str) -> None:
-    """Raise :class:`InvalidInput` where `source`, which is called public, was charged to a ledger."""
-    # A ledger keeps hashes of files, and of no record: its readers could guess these one by one. So it recognises
-    # files byte by byte, and records in memory as given; another format, order or selection passes.
-    book = Ledger.open(ledger)
-    if not book.knows_data():
-        allowed = "a ledger that was charged for data: this one cannot recognise private data yet"
-        raise InvalidInput("ledger", "a ledger without data", allowed)
-    files = content_hashes(source)
-    listings = listings_of(str(place), files) if isinstance(place, str | Path) and book.keeps_listings() else ()
-    if book.knows(DataIdentity(files, listings)):
-        raise InvalidInput(field, "data with a budget", "public data: this ledger lists the dataset as private")
 
 
 def sources_of(

@@ -342,11 +342,6 @@ def check_hash(item: Mapping[str, Any], found: str) -> None:
         raise InvalidInput(item["file"], "other content", "the bytes whose SHA-256 is in the certificate")
 
 
-def read_transform(folder: Path, plan: Plan) -> RecordTransform:
-    """Return the public map from features to what the release in ``folder`` mixed, without reading its rows."""
-    return RecordTransform(plan.clip_norm, plan.norm, read_centre(folder, plan), plan.residual_clip_norm)
-
-
 def assemble(
     plan: Plan,
     x: NDArray[np.float32],

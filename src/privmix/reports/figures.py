@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -220,23 +220,6 @@ def draw_roc(name: str, lines: Sequence[FigureLine], limit: tuple[Sequence[float
             + ", ".join(line.name for line in lines)
             + " on logarithmic scales, with guessing as the diagonal"
             + (" and the limit set by the guarantee." if limit is not None else "."),
-        )
-
-
-def draw_histogram(name: str, edges: Sequence[float], counts: Mapping[str, Sequence[float]]) -> Markup:
-    with drawing() as (figure, axes):
-        for (_, values), colour in zip(counts.items(), (BLUE, VERMILION), strict=False):
-            axes.stairs(values, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
-            axes.stairs(values, edges, color=colour, linewidth=1.4)
-        axes.set_xlabel("entry of a mixed label")
-        axes.set_ylabel("how often")
-        axes.yaxis.set_major_locator(MaxNLocator(4))
-        axes.xaxis.set_major_locator(MaxNLocator(5))
-        return inline(
-            figure,
-            name,
-            "Entries of mixed labels, before and after noise",
-            f"Histograms of {' and '.join(counts)} over {len(edges) - 1} bins from {edges[0]:.3g} to {edges[-1]:.3g}.",
         )
 
 

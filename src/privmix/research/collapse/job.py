@@ -13,7 +13,7 @@ from privmix.data.dataset import Schema, Source
 from privmix.errors import InvalidInput, check_integer
 from privmix.features.base import Extractor, parse_features
 from privmix.jobs.dataset import open_dataset
-from privmix.jobs.features import extractor_of, features_in_memory
+from privmix.jobs.features import features_in_memory
 from privmix.jobs.places import check_figure
 from privmix.jobs.recording import Measured, Measurement
 from privmix.planning.config import ReleaseConfig
@@ -23,7 +23,7 @@ from privmix.releases.certificate import read_certificate
 from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.research.collapse.measures import CollapseReport, measure_collapse
 from privmix.research.collapse.options import OF_RELEASES, CollapseOptions
-from privmix.research.known_rows import released_plan
+from privmix.research.known_rows import extractor_of, released_plan
 from privmix.rounding import rounded_up
 
 _STATEMENT: Final = (

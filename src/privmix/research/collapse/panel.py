@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from markupsafe import Markup
+from matplotlib.ticker import MaxNLocator
+
 from privmix.reports.blocks import Block, Card, ColumnsBlock, Figure, KeyBlock, NumberBlock, Numbers, Table
-from privmix.reports.figures import draw_histogram
 from privmix.reports.panel import PANELS, Context, Offer, Panel, ShownRecord
 from privmix.reports.panels import card_of
-from privmix.reports.pictures import SERIES
+from privmix.reports.pictures import BLUE, SERIES, VERMILION, drawing, inline
 from privmix.reports.records import RecordFields
 from privmix.reports.sentences import figure
 
@@ -45,7 +48,7 @@ class CollapsePanel(Panel):
                 name: values for name in ("clean", "noisy") if len(values := histogram.series(name)) == len(edges) - 1
             }
             if counts and len(edges) > 1:
-                svg = draw_histogram(f"{one.name}-hi{number}", edges, counts)
+                svg = _histogram(f"{one.name}-hi{number}", edges, counts)
                 keys = [KeyBlock(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
                 drawn.append([Figure(svg, f"Entries of mixed labels{_of(histogram)}, before and after noise.", keys)])
         tables: list[list[Block]] = []
@@ -62,3 +65,20 @@ class CollapsePanel(Panel):
 def _of(values: RecordFields) -> str:
     design = values.text("design")
     return f", design {design}" if design else ""
+
+
+def _histogram(name: str, edges: Sequence[float], counts: Mapping[str, Sequence[float]]) -> Markup:
+    with drawing() as (figure, axes):
+        for (_, values), colour in zip(counts.items(), (BLUE, VERMILION), strict=False):
+            axes.stairs(values, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
+            axes.stairs(values, edges, color=colour, linewidth=1.4)
+        axes.set_xlabel("entry of a mixed label")
+        axes.set_ylabel("how often")
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        return inline(
+            figure,
+            name,
+            "Entries of mixed labels, before and after noise",
+            f"Histograms of {' and '.join(counts)} over {len(edges) - 1} bins from {edges[0]:.3g} to {edges[-1]:.3g}.",
+        )

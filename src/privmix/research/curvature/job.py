@@ -10,7 +10,8 @@ from typing import Any
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.models import Model, model_in
-from privmix.jobs.public_data import pool_options, refuse_charged
+from privmix.jobs.public_data import pool_options
+from privmix.research.charged import refuse_charged
 from privmix.research.curvature.hessian import Curvature, curvature
 from privmix.shown import Shown
 from privmix.training.examples import PublicData, open_source

@@ -15,7 +15,6 @@ from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features.base import Extractor, parse_features
 from privmix.jobs.dataset import open_dataset
-from privmix.jobs.features import extractor_of
 from privmix.jobs.models import split_of
 from privmix.jobs.places import check_figure
 from privmix.jobs.recording import Measured, Measurement
@@ -23,12 +22,12 @@ from privmix.planning.config import ReleaseConfig
 from privmix.private_files import file_mode
 from privmix.progress import Progress
 from privmix.releases.certificate import read_certificate
-from privmix.releases.folder import read_transform
+from privmix.releases.folder import read_centre
 from privmix.research.inversion.options import DEGREES, DELTA, EPSILONS, OF_RELEASES, InversionOptions
 from privmix.research.inversion.picture import draw_inversion
 from privmix.research.inversion.search import InversionConfig
 from privmix.research.inversion.study import STATEMENTS, InversionCase, InversionStudy, case_name, study_inversion
-from privmix.research.known_rows import released_plan
+from privmix.research.known_rows import extractor_of, released_plan
 
 FEATURES: Final = "scattering"
 
@@ -165,7 +164,7 @@ def _released(release: Path, certificate: Mapping[str, Any], schema: Schema, giv
     plan = released_plan(certificate, schema, given, "data", "images")
     cases = (InversionCase(plan, None), InversionCase(plan, float(certificate["guarantee"]["epsilon"])))
     subject = {"kind": "release", "id": certificate["id"]}
-    return _Setting(cases, read_transform(release, plan).centre, subject)
+    return _Setting(cases, read_centre(release, plan), subject)
 
 
 def _words(name: str, given: Mapping[str, Any], default: str) -> Sequence[Any]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.jobs.columns import ImageColumns
 from privmix.jobs.options import CLASSES_HELP, DEVICE_HELP, ModelFiles
 from privmix.options import EXPERT, described, option
+from privmix.research.options import ImageColumns
 
 STEPS: Final = 500
 """Of an inversion, at these mixup degrees and budgets."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.jobs.columns import ImageColumns
 from privmix.jobs.options import DEVICE_HELP
 from privmix.options import described, option
 from privmix.plugins import literals_of
+from privmix.research.options import ImageColumns
 
 _TRAINING: Final = "Training of victims"
 _TRIALS: Final = "Trials"

@@ -10,9 +10,10 @@ from privmix.cli.verb import add_command
 from privmix.commands.base import Command, Facts, function
 from privmix.errors import InvalidInput
 from privmix.jobs.options import Recorded
-from privmix.options import option, values_of
+from privmix.options import option
 from privmix.plugins import literals_of
 from privmix.progress import Progress
+from privmix.research.options import values_of
 from privmix.research.poisoning.options import PoisoningOptions
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.folders import PathLock
 from privmix.jobs.columns import class_list
 from privmix.jobs.places import check_unpublished, check_writable
-from privmix.jobs.public_data import refuse_charged
 from privmix.progress import Progress, silent
+from privmix.research.charged import refuse_charged
 from privmix.research.synthesis.makers import Maker, from_public, from_text
 from privmix.research.synthesis.metrics import SynthesisQuality
 from privmix.research.synthesis.options import SynthesisOptions

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.jobs.columns import ImageColumns
 from privmix.jobs.options import CLASSES_HELP, DEVICE_HELP
 from privmix.options import described, option
+from privmix.research.options import ImageColumns
 
 _TRAINING: Final = "Training"
 _DRAWING: Final = "Drawing"

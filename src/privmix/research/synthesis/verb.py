@@ -10,8 +10,9 @@ from privmix.cli.app import app
 from privmix.cli.verb import add_command
 from privmix.commands.base import Command, function
 from privmix.jobs.options import NewFile
-from privmix.options import option, values_of
+from privmix.options import option
 from privmix.progress import Progress
+from privmix.research.options import values_of
 from privmix.research.synthesis.options import SynthesisOptions
 from privmix.world import is_first
 
