@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privmix.commands import demo as demo_module
 from privmix.commands.base import Facts
-from privmix.commands.demo import path as demo_path
 from privmix.data import embedded_digits
 from privmix.rounding import rounded_up
 from tests.cli.helpers import Outcome, privmix
@@ -158,7 +158,7 @@ def test_demo(demo: tuple[Path, Outcome]) -> None:
     assert "report.html" in outcome.out
     page = (out / "report.html").read_text()
     for words in (
-        "Accuracy on held-out digits",
+        "Accuracy on split test",
         "Accuracy against ε",
         "For the owner only",
     ):
@@ -176,11 +176,11 @@ def test_a_demo_replaces_another_where_asked(
     old, made = tmp_path / "old", []
     shutil.copytree(demo[0], old)
 
-    def demonstrated(place: Path, progress: object) -> Facts:
+    def demonstrated(place: Path, digits: Path, progress: object) -> Facts:
         made.append((place, place.exists()))
         return Facts("made")
 
-    monkeypatch.setattr(demo_path, "demonstrated", demonstrated)
+    monkeypatch.setattr(demo_module, "demonstrated", demonstrated)
     assert privmix("demo", "--out", str(old), "--overwrite").code == 0
     assert made == [(old, False)]
 

@@ -21,7 +21,6 @@ from privmix.plans.plan import BasePlan, Plan
 from privmix.progress import Progress
 from privmix.shown import Bar, Bars, Shown
 from privmix.training.plan import TrainingPlan
-from privmix.training.worst_case import training_noises
 
 DEFAULT_SAMPLES: Final = 2**19
 """Draws of each noise: its standard deviation is then known to 0.5% at confidence 1 - 3e-7, and to 0.2% at 0.95.
@@ -159,6 +158,9 @@ def _of_release(
 def _of_training(
     plan: TrainingPlan, samples: int, seed: int | None, make: EngineFactory, progress: Progress | None
 ) -> tuple[str, Iterable[PureNoise]]:
+    # Releases need no torch.
+    from privmix.training.worst_case import training_noises
+
     return plan.mechanism, training_noises(plan, samples, seed, progress)
 
 

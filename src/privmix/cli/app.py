@@ -12,9 +12,7 @@ from privmix.cli.lazy_verbs import Verb, lazy_app
 
 # Verb -> where it is, its line in `privmix --help`, and whom it is for.
 VERBS: Final = {
-    "demo": Verb(
-        "privmix.commands.demo.demo:Demo", "Release, fit, attack and report on scikit-learn's digits.", "Start"
-    ),
+    "demo": Verb("privmix.commands.demo:Demo", "Release, fit, attack and report on scikit-learn's digits.", "Start"),
     "studio": Verb("privmix.studio.command:StudioPages", "Release a dataset by pages in your browser.", "Start"),
     "check": Verb(
         "privmix.commands.check:Check", "Find values that a release would reject, before spending budget.", "Start"

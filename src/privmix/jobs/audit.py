@@ -24,7 +24,6 @@ from privmix.plans.plan import BasePlan, Plan
 from privmix.progress import Progress
 from privmix.shown import Bars
 from privmix.training.plan import TrainingPlan
-from privmix.training.worst_case import audit_training
 
 A = TypeVar("A", AuditVerdict, NoiseAudit, CanaryAudit)
 
@@ -145,6 +144,9 @@ def _of_release(plan: BasePlan, claim: Claim, how: Mapping[str, Any]) -> AuditVe
 
 @_attack.register
 def _of_training(plan: TrainingPlan, claim: Claim, how: Mapping[str, Any]) -> AuditVerdict:
+    # Audits of releases need no torch.
+    from privmix.training.worst_case import audit_training
+
     return audit_training(plan, claim.epsilon, **how)
 
 

@@ -1,1 +1,0 @@
-"""The whole path on data that ships with scikit-learn."""
