@@ -38,6 +38,7 @@ LINES = (
     "evaluate MODEL --data visits.csv --label-column ill --split train",
     "evaluate OTHER --data visits.csv --label-column ill --split train",
     "sample REL --out drawn.csv",
+    "audit REL --runs 200",
     "report REL --out report.html",
     "keygen ana",
     "sign REL --key ana.pem",
