@@ -27,6 +27,7 @@ import common
 from privmix.data import open_dataset
 from privmix.engine.rows import PrivateRecords
 from privmix.features.base import parse_features
+from privmix.features.projected import Projected
 from privmix.learning.base import LEARNERS
 from privmix.learning.data_model import DataModel
 from privmix.mechanisms.streams import SecretStreams
@@ -96,7 +97,9 @@ def planned(dataset: str, epsilon: float) -> PlannerChoice:
 def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any]:
     choice = planned(dataset, epsilon)
     candidate = next(item for item in choice.candidates if item.name == name)
-    x, y = data(dataset, "train")
+    (x, y), (test_x, test_y) = (data(dataset, split) for split in ("train", "test"))
+    if candidate.project is not None:
+        x, test_x = (Projected(parse_features("identity"), candidate.project).transform(each) for each in (x, test_x))
     plan = candidate.plan
     if candidate.config.design.released:
         # Rows sampled from moments are for other learners: one is enough here.
@@ -112,7 +115,6 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
     released = time.process_time()
     model = LEARNERS[made_by(plan).learner]().fit(release)
     fitted = time.process_time()
-    test_x, test_y = data(dataset, "test")
     return {
         "dataset": dataset,
         "design": name,
@@ -121,7 +123,7 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
         "accuracy": float((model.predict(test_x) == test_y).mean()),
         "predicted": candidate.accuracy,
         "chosen": choice.best.name == name,
-        "settings": candidate.config.design.settings(),
+        "settings": candidate.settings,
         "proven_epsilon": release.certificate["guarantee"]["epsilon"],
         "noise_multiplier": plan.noise_multiplier,
         "learner": made_by(plan).learner,
