@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 
 import bench_photographs
 import common
+import font_digits
 import privmix as pm
 from bench_designs import CACHE
 from bench_synthesis import IMAGES, made
@@ -51,7 +52,6 @@ from bench_training_ablation import climb, in_words, student
 from privmix import named
 from privmix.data import open_dataset
 from privmix.data.public_share import PublicShare, split_off
-from privmix.procedural.base import get_generator
 
 RUNS = common.RESULTS / "ladder_runs.json"
 Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -234,7 +234,7 @@ def pool(folder: Path, name: str) -> Images:
 @cache
 def rendered() -> Images:
     """As many digits as are public, drawn from fonts."""
-    drawn = get_generator("digits", (28, 28)).draw(PUBLIC, seed=1)
+    drawn = font_digits.draw("digits", PUBLIC, seed=1)
     assert drawn.y is not None
     return drawn.x, drawn.y
 

@@ -35,10 +35,10 @@ import torch
 from scipy import stats
 
 import common
+import font_digits
 from privmix.data import open_dataset
 from privmix.features.base import get_extractor
 from privmix.mechanisms.streams import SecretStreams
-from privmix.procedural.base import get_generator
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
@@ -143,9 +143,8 @@ def features(split: str) -> Any:
 def public(images: str) -> PublicData:
     if images == REAL:
         return PublicData.of(features("train")[-PUBLIC:], raw("train")[1][-PUBLIC:].astype(np.int64), classes=10)
-    drawn = get_generator("digits", (28, 28)).draw(PUBLIC, seed=1)
-    assert drawn.y is not None
-    return PublicData.of(get_extractor("pixels").extract(drawn.x), drawn.y.astype(np.int64), classes=10)
+    drawn = font_digits.draw("digits", PUBLIC, seed=1)
+    return PublicData.of(get_extractor("pixels").extract(drawn.x), drawn.y, classes=10)
 
 
 def settings(epsilon: float, rate: float) -> TrainingConfig:

@@ -27,9 +27,9 @@ import torch
 from numpy.typing import NDArray
 
 import common
+import font_digits
 from bench_designs import CACHE
 from bench_ladder import PUBLIC, images, parted, rendered
-from privmix.procedural.base import get_generator
 from privmix.research.synthesis.metrics import frechet_distance
 from privmix.research.synthesis.quality import Measure
 from privmix.training.examples import PublicData
@@ -135,9 +135,9 @@ def run_sets(folder: Path, other: str, features: str, seed: int) -> dict[str, An
         drawn = np.random.default_rng([seed, 3]).permutation(len(test()))
         theirs = test()[np.sort(drawn[: None if other == "test" else int(other.split()[1].replace(",", ""))])]
     elif other == "letters rendered from fonts":
-        theirs = get_generator("letters", (SIDE, SIDE)).draw(RECORDS, seed=seed).x
+        theirs = font_digits.draw("letters", RECORDS, seed=seed).x
     elif other == FONTS:
-        theirs = get_generator("digits", (SIDE, SIDE)).draw(RECORDS, seed=seed).x
+        theirs = font_digits.draw("digits", RECORDS, seed=seed).x
     else:
         theirs = dict(pools(folder))[other][0]
     count = min(len(theirs), len(mine))

@@ -64,7 +64,6 @@ SMALLER = {
     "--features efficientnet:160,lite2": "--features efficientnet:96",
     "--model wrn-16-4": "--model cnn",
     "--epochs 100": "--epochs 0.5",
-    "--public-records 4000": "--public-records 200",
     "--dim 784": "--dim 16",
     "--epsilon 1 --delta 1e-5 --as-published --json": "--epsilon 1 --delta 1e-5 --as-published --json --runs 2000",
     "--seconds 60": "--seconds 1",

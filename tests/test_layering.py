@@ -15,15 +15,14 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "privmix"
 
 # Floor -> floors (or single modules of a floor) it may import. The modules beside the floors are for all.
-GROUND = {"accounting", "mechanisms", "data", "procedural", "features", "certificate", "ledger"}
+GROUND = {"accounting", "mechanisms", "data", "features", "certificate", "ledger"}
 SHARED = {"plans", "publication", "engine", "learning", "audits"}
 LIBRARY = {*GROUND, *SHARED, "designs", "planning", "releases", "training", "attacks", "reports"}
 ALLOWED: dict[str, set[str]] = {
     "accounting": set(),
     "mechanisms": {"accounting.events", "accounting.base"},
     "data": set(),
-    "procedural": set(),
-    "features": {"data", "procedural"},
+    "features": {"data"},
     "certificate": {"accounting", "mechanisms.plan"},
     "ledger": {"accounting"},
     "plans": {"accounting", "mechanisms"},
@@ -42,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "reports": set(),
     "jobs": LIBRARY,
-    "commands": {*LIBRARY - {"procedural"}, "jobs"},
+    "commands": {*LIBRARY, "jobs"},
     "studio": {
         *("accounting", "mechanisms", "data", "features", "certificate", "ledger", "plans", "planning", "reports"),
         *("jobs", "commands"),

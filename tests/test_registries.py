@@ -21,7 +21,6 @@ from privmix.errors import InvalidInput
 from privmix.learning.base import LEARNERS
 from privmix.mechanisms.plan import check_price
 from privmix.plans.registry import DESIGNS
-from privmix.procedural.base import GENERATORS
 from privmix.reports.panel import PANELS
 from privmix.research.poisoning.base import ATTACKS, DEFENCES
 from privmix.research.poisoning.victims.networks.base import NETWORKS
@@ -48,7 +47,6 @@ ALL: dict[str, tuple[Registry[Any], str, str]] = {
     "learner": (LEARNERS, "privmix.learning,privmix.designs LEARNERS.register", "discriminant"),
     "reader": (READERS, "privmix.data", "idx"),
     "record kind": (PANELS, "privmix.reports", "audit"),
-    "generator": (GENERATORS, "privmix.procedural", "digits"),
     "poisoning attack": (ATTACKS, "privmix.research.poisoning.poisons", "patch-backdoor"),
     "defence": (DEFENCES, "privmix.research.poisoning.defences", "mixup"),
     "network": (NETWORKS, "privmix.research.poisoning.victims.networks", "cnn"),

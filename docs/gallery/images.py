@@ -6,7 +6,7 @@ Second moments are sums over all records: of products of pixels, and of pixels b
 in stages. The first noisy stage shows along which directions records vary; the second clips records more closely
 along these; the third gives each class its own shape.
 
-privmix draws the digits from fonts, so no image is private.
+The digits are drawn from fonts, so no image is private.
 """
 
 # sphinx_gallery_thumbnail_path = "generated/gallery/small/images.png"
@@ -14,15 +14,34 @@ privmix draws the digits from fonts, so no image is private.
 # Images without private content
 # ------------------------------
 
+from pathlib import Path
+
+import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 import privmix as pm
-from privmix.procedural.base import get_generator
 
-generator = get_generator("digits", (12, 12))
-drawn = generator.draw(5000, seed=0)
-x, y = drawn.x.reshape(len(drawn), -1) / 255, drawn.y
+places = sorted((Path(matplotlib.get_data_path()) / "fonts" / "ttf").glob("DejaVuS*.ttf"))
+fonts = [ImageFont.truetype(str(place), 30) for place in places if "Display" not in place.name]
+generator = np.random.default_rng(0)
+
+
+def drawn(digit):
+    """Draw a digit in one of the fonts, turned, slanted and stretched; 12 x 12 grey values."""
+    image = Image.new("L", (36, 36))
+    font = fonts[generator.integers(len(fonts))]
+    ImageDraw.Draw(image).text((18, 18), str(digit), fill=255, font=font, anchor="mm")
+    turned = np.eye(2) + generator.normal(scale=0.1, size=(2, 2))
+    moved = 18 - turned @ (18, 18) + generator.normal(scale=1.0, size=2)
+    places = (*turned[0], moved[0], *turned[1], moved[1])
+    bent = image.transform(image.size, Image.Transform.AFFINE, places, Image.Resampling.BILINEAR)
+    return np.asarray(bent.resize((12, 12), Image.Resampling.BOX)).ravel() / 255
+
+
+y = generator.integers(10, size=5000)
+x = np.stack([drawn(digit) for digit in y])
 private, test = (x[:4000], y[:4000]), (x[4000:], y[4000:])
 
 # %%

@@ -86,7 +86,6 @@ def test_no_command_writes_through_a_link(watched: Watch) -> None:
     commands = [
         ["release", *data, "--design", "auto", "--assume", "attainable=0.9", "--rows", "40", "--out", "REL"],
         ["release", *data, "--design", "poisson:mixup_degree=8", "--out", "STORED", "--store", "STORE"],
-        ["release", *data, "--design", "poisson:mixup_degree=8", "--public", "public.npz", "--out", "WHITE"],
         ["fit", "REL", "--out", "MODEL"],
         line(out="TRAINED", store="STORE2"),
         ["split", "--data", "own", "--share", "0.1", "--public", "p.npz", "--private", "q.npz", "--classes", "10"],

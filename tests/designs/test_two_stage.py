@@ -24,7 +24,6 @@ from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.publication.second_moments import Spectrum
-from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, make_records, release
 
 RECORDS, DIM = 400, 6
@@ -43,14 +42,6 @@ def run(plan: TwoStagePlan, records: PrivateRecords, seed: int = 1) -> tuple[Two
     found = engine.beside
     assert isinstance(found, TwoStageMoments)
     return found, rows
-
-
-def test_features_that_public_data_whitened_are_not_whitened_again() -> None:
-    assert make_plan().whitening == 0.75
-    assert make_plan(whitened=True).whitening == 0
-    assert make_plan(whitened=True, whitening=0.5).whitening == 0.5
-    with refuses("whitened"):
-        make_plan(whitened=1)
 
 
 def test_the_event_is_of_all_queries_at_their_own_noise() -> None:

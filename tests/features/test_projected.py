@@ -85,7 +85,6 @@ def test_arguments_that_are_none(argument: str) -> None:
     [
         {"dim": 0}, {"dim": 2.5}, {"dim": 2**30}, {"seed": -1}, {"inner": 3}, {"more": 1},
         {"inner": {"name": "projected", "version": 1, "options": {}}}, {"inner": {"name": "none"}},
-        {"inner": {"name": "whitened", "version": 1, "options": {}, "arrays": {"step": [4]}}},
     ],
 )  # fmt: skip
 def test_specs_that_it_never_wrote_are_refused(change: dict[str, Any]) -> None:

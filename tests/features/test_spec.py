@@ -26,7 +26,6 @@ SPECS: dict[str, dict[str, Any]] = {
     "identity": {},
     "minilm": {},
     "scattering": {"ycbcr": True, "mirror": True},
-    "patches": {"generator": "leaves", "filters": 16},
     "projected": {"inner": {"name": "pixels", "version": 1, "options": {}}, "dim": 8, "seed": 0},
     "tabular": {"columns": COLUMNS},
     "efficientnet": {"size": 96, "model": "lite2", "layers": "stages", "mirror": True, "precision": "float32"},
@@ -39,19 +38,12 @@ SPECS: dict[str, dict[str, Any]] = {
         "model": "folder", "revision": None, "normalize": True, "max_length": 128, "prompt": "Query: é\n",
         "precision": "float32",
     },
-    "whitened": {
-        "inner": {"name": "pixels", "version": 1, "options": {}}, "power": 0.75, "ridge": 0.3, "quantile": 0.25,
-        "norm": 1.0, "public": {"source": "data", "records": 50, "classes": 0, "sha256": HASH},
-    },
 }  # fmt: skip
 
 
 def spec(name: str) -> dict[str, Any]:
     kind = extractor_kinds()[name]
     found = {"name": name, "version": kind.version, "options": SPECS[name], **dict.fromkeys(kind.digest_names, HASH)}
-    if kind.carries:
-        shapes = {"offset": [4], "step": [64], "weights": [64, 4], "width": [4]}
-        found |= {"arrays": shapes, "arrays_sha256": HASH}
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
@@ -63,7 +55,7 @@ def test_every_kind_is_here() -> None:
 def test_real_specs_hold_and_raw_records_in_them_do_not(name: str) -> None:
     honest = spec(name)
     check_spec(honest)
-    if not honest["options"] or name in ("scattering", "patches"):
+    if not honest["options"] or name == "scattering":
         # These are what extractors write of themselves.
         written = get_extractor(name).spec() if name != "minilm" else honest
         check_spec(written)
@@ -98,7 +90,16 @@ def test_the_columns_of_a_table_are_of_bounded_size() -> None:
         check_spec({"name": "tabular", "version": 1, "options": {"columns": [{"name": "x" * 201, "range": [0, 1]}]}})
 
 
-def test_what_is_not_known_here_comes_without_options_and_arrays() -> None:
+@pytest.mark.parametrize("name", ["patches", "whitened"])
+def test_features_of_earlier_versions_are_refused_with_the_reason(name: str) -> None:
+    ended = {"name": name, "version": 1, "options": {"filters": 16}, "weights_sha256": HASH}
+    for spec in (ended, {"name": "projected", "version": 1, "options": {"inner": ended, "dim": 8, "seed": 0}}):
+        for read in (check_spec, from_spec):
+            with pytest.raises(InvalidInput, match=f"'{name}'.*no longer reads these features"):
+                read(spec)
+
+
+def test_what_is_not_known_here_comes_without_options() -> None:
     check_spec({"name": "of-tomorrow", "version": 7, "options": {}, "weights_sha256": HASH})
     for more in ({"options": {"a": 1}}, {"arrays": {"a": [3]}, "arrays_sha256": HASH}):
         with pytest.raises(InvalidInput):

@@ -138,7 +138,6 @@ VERBS: Final[dict[str, dict[str, str]]] = {
     },
     "records": {
         "release": f"release --data {{folder}} {_IMAGES} --design moments --out {{out}}/release",
-        "public": f"release --data {{data}} --public {{folder}} {_PLAN} --design moments --out {{out}}/public",
         "train": f"train --data {{folder}} {_IMAGES} --batch-size 10 --epochs 0.2 --out {{out}}/trained",
         "evaluate": "evaluate {fitted} --data {folder} --split train --figure {out}/evaluate.png",
     },

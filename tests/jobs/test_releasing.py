@@ -16,6 +16,7 @@ import polars
 import pytest
 
 import privmix as pm
+from privmix.data.overlap_rule import PUBLISHED
 from privmix.jobs import job as order
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.release import ReleaseJob
@@ -208,7 +209,7 @@ def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeyp
     release = pm.release((X, Y), planned)
     assert release.plan == planned.plan
     assert release.certificate["choice"]["chosen"] == planned.choice.best.name
-    for more in ({"person": Y}, {"public": (X, Y)}, {"assume": {"proxy": (X, Y)}}, {"epsilon": 1}):
+    for more in ({"person": Y}, {"assume": {"proxy": (X, Y)}}, {"epsilon": 1}):
         with refuses("plan"):
             pm.release((X, Y), planned, **more)
     for other in ((X[:-1], Y[:-1]), (X[:, 1:], Y)):
@@ -258,6 +259,8 @@ def test_jobs_show_neither_record_nor_password(own_place: Path) -> None:
 def test_public_data_in_memory_may_not_be_the_private_data(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, wide = (X, Y), RNG.normal(size=(80, 20))
     quick_planner(monkeypatch)
+    other = np.random.default_rng(1).normal(size=(80, 6)) + np.repeat([[0.0], [2.0]], 40, axis=0), np.repeat([0, 1], 40)
+    assert PUBLISHED in pm.release(data, **WISHES, assume={"proxy": other}).certificate["statements"]
     with refuses("proxy"):
         pm.plan(data, **WISHES, design="auto", assume={"proxy": data})
     with refuses("proxy"):

@@ -221,7 +221,7 @@ def test_a_step_that_is_not_as_the_first_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    "name", ["private_count", "public", "person", "most_per_person", "replay_for", "out", "design", "assume"]
+    "name", ["private_count", "person", "most_per_person", "replay_for", "out", "design", "assume"]
 )
 def test_a_series_has_no_options_that_are_not_built_for_it(name: str) -> None:
     with pytest.raises(TypeError, match=name):

@@ -153,6 +153,7 @@ def test_refuses_an_unfitted_model(tmp_path: Path) -> None:
         {"input_shape": [8, -8]},
         {"input_shape": "8x8"},
         {"extractor": "identity"},
+        {"extractor": {"name": "whitened", "arrays": {"step": [4]}}},
         {"release_id": None},
         {"transform": None},
         {"transform": {"centred": True}},

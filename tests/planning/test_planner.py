@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import font_digits
 
 from privmix.designs import Classwise, Hierarchical, Moments, Poisson, ThreeStage, TwoStage
 from privmix.engine.rows import PrivateRecords
@@ -27,7 +28,6 @@ from privmix.planning.choice import DECLARED, PUBLIC, Candidate, check_choice_re
 from privmix.plans.design import Design
 from privmix.plans.plan import Plan
 from privmix.plans.registry import design_named
-from privmix.procedural.base import get_generator
 from privmix.publication.dataset import RecordTransform
 from privmix.research.rivals.embedding.hermite import Hermite
 from privmix.research.rivals.embedding.merf import Merf
@@ -356,8 +356,7 @@ def public(width: float) -> tuple[np.ndarray, np.ndarray]:
 
 def test_few_records_of_many_features_are_projected_and_predicted_as_they_turn_out() -> None:
     """Rendered letters through scattering: the width that is chosen does about as well as the best."""
-    drawn = get_generator("letters", (28, 28)).draw(1700)
-    assert drawn.y is not None
+    drawn = font_digits.draw("letters", 1700)
     x = Scattering().transform(drawn.x)
     names = tuple(map(str, range(26)))
     model = DataModel.declared(x.shape[1], 26, np.random.default_rng(0), **Scattering.usual.of(26))

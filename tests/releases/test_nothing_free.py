@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from safetensors.numpy import load_file
 import privmix as pm
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import PrivmixError
-from privmix.features.spec import digest
 from privmix.mechanisms.plan import LONGEST_NAME
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
@@ -118,21 +116,6 @@ def made(out: Path, **choices: Any) -> Path:
     return out
 
 
-def images(count: int = 120) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    labels = np.arange(count) % 2
-    return (RNG.integers(0, 90, (count, 8, 8)) + 100 * labels[:, None, None]).astype(np.uint8), labels
-
-
-@pytest.fixture(scope="module")
-def whitened(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By a procedural prior, a design chosen by nobody."""
-    out = tmp_path_factory.mktemp("whitened") / "REL"
-    design = pm.designs.Poisson(mixup_degree=10)
-    how: dict[str, Any] = {"classes": 2, "epsilon": 4, "delta": 1e-4, "rows": 50}
-    pm.release(images(), **how, design=design, public="procedural:letters", public_records=60, out=out)
-    return out
-
-
 # One of each sort of certificate; the others differ in what is a design's own.
 DAILY = {"poisson", "moments", "three-stage", "merf-24"}
 OWN = {"plan", "event", "noise_std", "statements", "warnings"}
@@ -149,11 +132,6 @@ def test_nothing_can_be_planted_in_the_certificate_of_a_release(choices: dict[st
     plants = list(PLANTS) if choices == {"design": "three-stage"} else ["numbers"]
     within = None if design_name(choices) in DAILY else OWN
     assert planted(made(tmp_path / "REL", **choices), verify_release, plants, within=within) == []
-
-
-def test_nothing_can_be_planted_beside_a_whitening(whitened: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(whitened, tmp_path / "REL"))
-    assert planted(folder, verify_release, list(PLANTS)) == []
 
 
 @pytest.mark.parametrize("name", ["linear", "views"])
@@ -197,23 +175,14 @@ def refused(folder: Path, certificate: dict[str, Any], what: str) -> None:
     pytest.fail(f"records as {what} hold")
 
 
-def test_a_procedural_whitening_holds_no_records(whitened: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(whitened, tmp_path / "REL"))
-    path, honest = folder / "extractor.safetensors", json.loads((folder / "certificate.json").read_text())
-    arrays = load_file(path)
-    for name, array in arrays.items():
-        record = np.rint(RNG.random(array.shape) * 1000).astype(np.float32)
-        other = {**arrays, name: 2.0 ** np.rint(3 * RNG.random(array.shape)) if name in ("step", "width") else record}
-        path.write_bytes(arrays_bytes(other))
-        changed = copy.deepcopy(honest)
-        changed["extractor"]["arrays_sha256"] = digest(other)
-        refused(folder, changed, name)
-    # Another seed that was not used, another count: other images.
-    path.write_bytes(arrays_bytes(arrays))
-    for field in ("seed", "records", "version"):
-        changed = copy.deepcopy(honest)
-        changed["extractor"]["options"]["public"][field] += 1
-        refused(folder, changed, field)
+def test_a_release_with_features_of_earlier_versions_is_refused_with_the_reason(tmp_path: Path) -> None:
+    folder = made(tmp_path / "REL")
+    certificate = json.loads((folder / "certificate.json").read_text())
+    certificate["extractor"] = {"name": "whitened", "version": 1, "options": {}, "arrays": {"step": [7]}}
+    replant(folder, certificate)
+    for read in (verify_release, pm.load):
+        with pytest.raises(PrivmixError, match="no longer reads these features"):
+            read(folder)
 
 
 @pytest.mark.parametrize("size", [LONGEST_NAME, LONGEST_NAME + 1])

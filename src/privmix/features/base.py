@@ -45,6 +45,8 @@ MOST_OF_TWO: Final = 4096
 """Bytes that the options of an extractor may take which goes on from another one."""
 
 _REGISTRY: Final[dict[str, type[Extractor]]] = {}
+# Extractors of earlier versions, in folders that still exist.
+_ENDED: Final = ("patches", "whitened")
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,6 @@ class Extractor(ABC):
     Attributes:
         argument: what follows ``name:`` in :func:`parse_features`, in capitals; empty where nothing does.
         step: records per call of ``transform`` that give both speed and frequent progress.
-        carries: names of arrays that it needs in addition to its spec; they travel with its features.
         digest_names: further fields of its spec, each a SHA-256 in hexadecimal.
         most_text: bytes that its options may take in a spec, as JSON.
         usual: what a planner assumes of its features.
@@ -98,7 +99,6 @@ class Extractor(ABC):
     version: ClassVar[int] = 1
     argument: ClassVar[str] = ""
     step: ClassVar[int] = 2048
-    carries: ClassVar[tuple[str, ...]] = ()
     digest_names: ClassVar[tuple[str, ...]] = ()
     most_text: ClassVar[int] = 2048
     usual: ClassVar[Usual] = Usual()
@@ -155,10 +155,6 @@ class Extractor(ABC):
         """Return the constructor's arguments, as JSON values."""
         return {}
 
-    def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Public numbers that ``carries`` announces, too many for a spec: the spec has their shapes and digest."""
-        return {}
-
     def runtime(self) -> dict[str, Any]:
         """Causes of other last bits of an output from the same extractor: device, threads, libraries."""
         return {}
@@ -176,13 +172,6 @@ class Extractor(ABC):
         if own is not None:
             raise InvalidInput("features_model", str(own.path), f"no model: {cls.name} has none")
         return cls(**options)
-
-    @classmethod
-    def from_arrays(
-        cls, options: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]], own: OwnModel | None = None
-    ) -> Self:
-        """As :meth:`from_options`, for extractors that carry arrays; both may come from a stranger."""
-        raise InvalidInput("arrays of the extractor", sorted(arrays), f"no arrays: {cls.name} has none")
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
@@ -301,8 +290,16 @@ def extractor_kind(name: str) -> type[Extractor] | None:
     return _REGISTRY.get(name) or extractor_kinds().get(name)
 
 
+def refuse_ended(name: str) -> None:
+    """Raise :class:`InvalidInput` where only earlier versions had the extractor."""
+    if name in _ENDED:
+        allowed = "another extractor: this version no longer reads these features, so make the release or model again"
+        raise InvalidInput("features", name, allowed)
+
+
 def known_kind(name: str) -> type[Extractor]:
     """Return the extractor called ``name``; InvalidInput for an unknown name."""
+    refuse_ended(name)
     return extractor_kind(name) or extractor_kinds()[check_choice("features", name, extractor_names())]
 
 

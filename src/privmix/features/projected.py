@@ -65,8 +65,7 @@ class Projected(Continued):
 
     With D the power of 2 at or above the d features, y = (H S x)_R / sqrt(N). S are d random signs, H is the D x D
     Hadamard matrix, and R are N random outputs (Ailon and Chazelle 2009). Squared lengths are kept on average. Second
-    moments hold (N / d)^2 of the numbers. Random directions see N / d of the variance; public data, where available,
-    choose better ones.
+    moments hold (N / d)^2 of the numbers. Random directions see N / d of the variance.
 
     Formal guarantees:
         - Per record, to the bit: outputs are sums and differences in an order that does not depend on other records.
@@ -79,7 +78,7 @@ class Projected(Continued):
 
     def __init__(self, inner: Extractor | Mapping[str, Any], dim: int, seed: int = 0) -> None:
         self._inner = inner if isinstance(inner, Extractor) else from_spec(inner)
-        if self._inner.carries or isinstance(self._inner, Projected):
+        if isinstance(self._inner, Projected):
             raise InvalidInput("features", self._inner.name, "an extractor of raw inputs, to be projected")
         self._dim = check_integer("dim of a projection", dim, low=1, high=_MOST)
         self._seed = check_integer("seed of a projection", seed, low=0, high=2**63 - 1)
@@ -105,7 +104,7 @@ class Projected(Continued):
         check_integer("dim of a projection", options["dim"], low=1, high=_MOST)
         check_integer("seed of a projection", options["seed"], low=0, high=2**63 - 1)
         inner = options["inner"]
-        if not isinstance(inner, Mapping) or inner.get("name") == cls.name or "arrays" in inner:
+        if not isinstance(inner, Mapping) or inner.get("name") == cls.name:
             raise InvalidInput("extractor's inner", type(inner).__name__, "the spec of an extractor of raw inputs")
         check_inner(inner)
 

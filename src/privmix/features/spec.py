@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -10,9 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from privmix.data.source import DECODER
 from privmix.errors import InvalidInput, check_integer
@@ -22,16 +18,12 @@ from privmix.features.models import OwnModel
 from privmix.features.tabular import Tabular
 
 # Keys of a spec that identify its model; a copy of the model must have the same.
-_DIGESTS: Final = ("weights_sha256", "files_sha256", "arrays_sha256")
+_DIGESTS: Final = ("weights_sha256", "files_sha256")
 
 # Allowed fields of a spec inside another spec, and its name, which reaches the data card.
 _FIELDS: Final = frozenset({"name", "version", "options", "decoder", "weights_sha256", "files_sha256"})
 _PLAIN: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
-
-# Names of arrays that accompany a spec.
-_ARRAY_NAME: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}")
-_MOST_ARRAYS, _MOST_AXES = 256, 8
 
 # Numbers of one raw input.
 _MOST_VALUES: Final = 2**31
@@ -43,12 +35,7 @@ _MOST_NAMES: Final = 2**20
 _LOCAL: Final = frozenset({"path", "device", "batch_size"})
 
 
-def from_spec(
-    spec: Mapping[str, Any],
-    model_path: OwnModel | str | Path | None = None,
-    *,
-    arrays: Mapping[str, NDArray[np.float32]] | None = None,
-) -> Extractor:
+def from_spec(spec: Mapping[str, Any], model_path: OwnModel | str | Path | None = None) -> Extractor:
     """Rebuild an extractor from :meth:`Extractor.spec`; another version's spec is refused.
 
     Formal guarantees:
@@ -63,11 +50,10 @@ def from_spec(
         spec: as a certificate holds it.
         model_path: where the user's own copy of the model lies, for extractors that have one; with ``:trust``
             behind it a program there may run.
-        arrays: the arrays of the spec, where :func:`arrays_beside` lists some.
     """
     kind, options = _read(spec)
     own = None if model_path is None else OwnModel.of(model_path)
-    extractor = kind.from_arrays(options, arrays, own) if arrays else kind.from_options(options, own)
+    extractor = kind.from_options(options, own)
     if spec.get("version") != extractor.version:
         allowed = f"{extractor.version}, the version of {kind.name} in this release of privmix"
         raise InvalidInput("extractor version", spec.get("version"), allowed)
@@ -99,7 +85,7 @@ def check_spec(spec: Mapping[str, Any]) -> None:
         - Small: options take at most the kind's ``most_text`` bytes. The limits are 2 KiB, 4 KiB where one extractor
           goes on from another, 64 KiB for the columns and categories of a table.
 
-    An unknown extractor may be of a later version or a package that is absent; it may have neither options nor arrays.
+    An unknown extractor may be of a later version or a package that is absent; it may have no options.
     """
     if not isinstance(spec, Mapping):
         raise InvalidInput("extractor spec", type(spec).__name__, "a JSON object")
@@ -107,12 +93,12 @@ def check_spec(spec: Mapping[str, Any]) -> None:
     if not isinstance(name, str) or not _PLAIN.fullmatch(name):
         raise InvalidInput("extractor's name", name, "a plain name")
     known = extractor_kind(name)
-    if known is not None or options != {} or spec.get("arrays"):
+    if known is not None or options != {}:
         kind, options = _read(spec)
         kind.check_stated(options)
-    digests = _DIGESTS if known is None else (*known.digest_names, *(["arrays_sha256"] if known.carries else []))
+    digests = _DIGESTS if known is None else known.digest_names
     _decoder(spec)
-    fields = {"name", "version", "options", *digests, *(["arrays"] if known is not None and known.carries else [])}
+    fields = {"name", "version", "options", *digests}
     fields |= {"decoder"} if known is None or known.decoder > 1 else set()
     if odd := sorted(set(spec) - fields):
         raise InvalidInput("extractor spec", odd, f"fields of {name}: {', '.join(sorted(fields))}")
@@ -173,7 +159,7 @@ def title_of(spec: Mapping[str, Any]) -> str:
     """Return the name for people of features of this spec: mostly the extractor's."""
     # Extractors of raw inputs are not asked: their libraries take time to import.
     name, options = spec.get("name", "?"), spec.get("options", {})
-    composed = "arrays" in spec or (isinstance(options, Mapping) and "inner" in options)
+    composed = isinstance(options, Mapping) and "inner" in options
     if not composed or not isinstance(name, str) or extractor_kind(name) is None:
         return str(name)
     kind, options = _read(spec)
@@ -208,7 +194,7 @@ def feature_names(spec: Mapping[str, Any], dim: int) -> tuple[str, ...]:
 
 
 def statements_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sentences of a certificate on the public data that features of this spec use."""
+    """Sentences of a certificate on features of this spec."""
     known = extractor_kind(str(spec.get("name"))) or Extractor
     if known.statements.__func__ is Extractor.statements.__func__:  # type: ignore[attr-defined]
         return ()
@@ -226,43 +212,6 @@ def drafted_statements(spec: Any) -> tuple[str, ...]:
     return ()
 
 
-def check_carried(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
-    """Raise :class:`InvalidInput` unless these are the arrays of the spec, by their digest."""
-    stated = spec.get("arrays_sha256")
-    found = digest(arrays) if arrays else None
-    if found != stated:
-        raise InvalidInput("arrays_sha256 of the extractor", found, f"{stated!s:.64}, as in its spec")
-
-
-def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of names, shapes and values of float32 arrays, in the order of names."""
-    hasher = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name], np.float32)
-        hasher.update(f"{name} {array.shape}\n".encode())
-        hasher.update(array.data)
-    return hasher.hexdigest()
-
-
-def arrays_beside(spec: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Shapes by name of the float32 arrays that accompany a spec; mostly none."""
-    stated = spec.get("arrays", {})
-    if not isinstance(stated, Mapping) or len(stated) > _MOST_ARRAYS:
-        raise InvalidInput(
-            "arrays of the extractor", type(stated).__name__, f"names and shapes, {_MOST_ARRAYS} at most"
-        )
-    found = {}
-    for name, shape in stated.items():
-        if not isinstance(name, str) or not _ARRAY_NAME.fullmatch(name) or not isinstance(shape, list):
-            raise InvalidInput("arrays of the extractor", name, "plain names, each with a list of sizes")
-        if not 0 < len(shape) <= _MOST_AXES:
-            raise InvalidInput(f"arrays of the extractor: {name}", len(shape), f"1 to {_MOST_AXES} sizes")
-        found[name] = tuple(
-            check_integer(f"arrays of the extractor: {name}", size, low=1, high=2**31) for size in shape
-        )
-    return found
-
-
 def _read(spec: Mapping[str, Any]) -> tuple[type[Extractor], Mapping[str, Any]]:
     """Return the kind of extractor and its options, if they are ones of that kind and of no machine."""
     name, options = spec.get("name"), spec.get("options", {})
@@ -274,9 +223,6 @@ def _read(spec: Mapping[str, Any]) -> tuple[type[Extractor], Mapping[str, Any]]:
         raise InvalidInput("extractor spec", dict(spec), "a mapping with name, version and options")
     kind = known_kind(name)
     kind.check_options(options)
-    if set(arrays_beside(spec)) != set(kind.carries):
-        allowed = ", ".join(kind.carries) or "none"
-        raise InvalidInput("arrays of the extractor", sorted(arrays_beside(spec)), allowed)
     if not _LOCAL.isdisjoint(options):
         # A spec comes from another person: it must not point to files or devices of this machine.
         raise InvalidInput("extractor spec", sorted(_LOCAL & set(options)), "options that change the features only")

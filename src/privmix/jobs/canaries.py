@@ -37,7 +37,6 @@ from privmix.plans.named import plan_from_dict
 from privmix.plans.rows import ReleasePlan
 from privmix.progress import Progress
 from privmix.releases.certificate import read_certificate
-from privmix.releases.folder import read_extractor
 from privmix.releases.verify import verify_release
 from privmix.training.config import TrainingConfig
 from privmix.training.facts import ModelFacts
@@ -108,7 +107,7 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
     @cached_property
     def extractor(self) -> Extractor:
         """The target's."""
-        return from_spec(self.audited.extractor, self.features_model, arrays=self.audited.extractor_arrays)
+        return from_spec(self.audited.extractor, self.features_model)
 
     @cached_property
     def opened(self) -> Dataset:
@@ -211,7 +210,6 @@ class _Target:
     classes: Sequence[str]
     shape: tuple[int, ...]
     extractor: Mapping[str, Any]
-    extractor_arrays: Mapping[str, NDArray[np.float32]]
     event: Event
     audit: Callable[..., CanaryAudit]
 
@@ -233,7 +231,6 @@ def _release_target(folder: Path, config: CanaryConfig) -> _Target:
         classes=plan.classes,
         shape=tuple(certificate["input_shape"]),
         extractor=certificate["extractor"],
-        extractor_arrays=read_extractor(folder, certificate),
         event=plan.event_after_count,
         audit=audit,
     )
@@ -264,7 +261,6 @@ def _model_target(folder: Path, config: CanaryConfig, module: Any) -> _Target:
         classes=facts.classes,
         shape=shape,
         extractor=facts.extractor,
-        extractor_arrays=facts.extractor_arrays,
         event=plan.event,
         audit=audit,
     )

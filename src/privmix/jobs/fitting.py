@@ -59,7 +59,6 @@ def encoded(release: ReleasedDataset, extractor: Extractor, progress: Progress |
         noise_std_x=math.nan,
         transform=RecordTransform(_UNCLIPPED),
         extractor=extractor.spec(),
-        extractor_arrays=extractor.arrays(),
         beside=None,
     )
 
@@ -96,7 +95,7 @@ def fitted(
         dataset = encoded(dataset, parse_features(how.features), tell)
     prior = held = None
     if how.class_descriptions is not None or how.validation is not None:
-        extractor = from_spec(dataset.extractor, how.features_model, arrays=dataset.extractor_arrays)
+        extractor = from_spec(dataset.extractor, how.features_model)
         if how.class_descriptions is not None:
             prior = class_prior(dataset, how.class_descriptions, extractor)
         if how.validation is not None:

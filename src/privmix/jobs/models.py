@@ -135,7 +135,7 @@ class Model(Shown):
         Raises:
             InvalidInput: its model must be named in ``features_model``, or is another one.
         """
-        return from_spec(self.facts.extractor, self.features_model, arrays=self.facts.extractor_arrays)
+        return from_spec(self.facts.extractor, self.features_model)
 
     def features(self, x: Any) -> NDArray[np.float32]:
         """(n, d) features of n raw inputs: arrays (n, *input_shape), texts, rows of a table, or a frame.

@@ -112,8 +112,8 @@ def public_model(
 
 
 def projects(extractor: Extractor) -> bool:
-    """Whether features may be projected: where no number means anything by itself, and nothing was fitted to them."""
-    return not (extractor.carries or isinstance(extractor, Projected | Tabular))
+    """Whether features may be projected: where no number means anything by itself."""
+    return not isinstance(extractor, Projected | Tabular)
 
 
 def picture_of(choice: PlannerChoice) -> bytes:

@@ -75,14 +75,10 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
 
     @cached_property
     def extractor(self) -> Extractor:
-        """Extractor of the release; an interrupted run's own fit to public data, where there are any."""
-        job, state = self.job, self._state
+        """Extractor of the release."""
         if (best := self.choice and self.choice.best) and best.project:
-            return Projected(job.reader, best.project)
-        if state is None or not state.planned or job.whitener is None:
-            return job.extractor
-        assert job.out is not None
-        return job.whitener.again(job.reader, state.settings["extractor"], ReleaseRun.kept_arrays(Path(job.out), state))
+            return Projected(self.job.reader, best.project)
+        return self.job.extractor
 
     @property
     def count_is_private(self) -> bool:
@@ -123,7 +119,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
     def forecast(self) -> TableForecast | None:
         """Noise in pairs of a table's columns; None where the release has no table of pairs."""
         reader = self.job.reader
-        if not isinstance(reader, Tabular) or self.job.public is not None or self.plan.dim > LARGEST_TABLE:
+        if not isinstance(reader, Tabular) or self.plan.dim > LARGEST_TABLE:
             return None
         columns = columns_of(reader)
         return forecast_table(self.plan, columns) if any(one.told for one in columns) else None
@@ -239,8 +235,6 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         if state is not None and state.refused and self.private_count and self.auditor is not None:
             # The records that take the place of the refused ones get a fresh key, which drew no count.
             raise InvalidInput("resume", True, "a new run: a run with a private count needs the same records")
-        # A card that can't be read is found before anything is paid for.
-        _ = self.origins
         key, chosen, engine, counted = RunKey(self.seed), None, self.machine.name, None
         table = None if made is None else made.table
         if made is not None:
@@ -291,11 +285,9 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
     def _chosen(self, config: ReleaseConfig, progress: Progress) -> tuple[Chosen, ReleaseConfig]:
         """Return the planner's choice, and the config of the release."""
         shape = tuple(self.opened.schema.input_shape)
-        # Data for whitening need not be read where the planner has no records to look at.
-        extractor = self.reader if self.assumed.proxy is None else self.extractor
-        given = (config, self.epsilon, self.delta, self.assumed, extractor, self.declared, shape, progress)
-        # A store serves other releases too, and what was fitted to public data belongs to the features as they are.
-        chosen = choose(*given, project=self.store is None and self.public is None)
+        given = (config, self.epsilon, self.delta, self.assumed, self.extractor, self.declared, shape, progress)
+        # A store serves other releases too.
+        chosen = choose(*given, project=self.store is None)
         best = chosen.choice.best.config
         return chosen, best if self.rows is None else replace(best, rows=self.rows)
 
@@ -339,12 +331,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         return self.persons.read(self.opened) if self.of_persons else None
 
     def called_public(self, planned: Planned) -> tuple[Mapping[str, InputHashes], Iterable[tuple[str, Sketch]]]:
-        # Public data that it is fitted to are read before anything is charged.
-        _ = planned.extractor
-        chosen, public = planned.chosen, {} if self.whitener is None else self.whitener.contents()
-        if chosen is None:
-            return public, self.origins
-        return {**chosen.public, **public}, [*self.origins, *chosen.made_of]
+        chosen = planned.chosen
+        return ({}, ()) if chosen is None else (chosen.public, chosen.made_of)
 
     def equip(self, planned: Planned, ends: ExitStack) -> None:
         if planned.engine == "ray":
@@ -360,12 +348,11 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     def open_run(self, planned: Planned, in_ledger: str, given: RunArguments) -> ReleaseRun:
         assert self.out is not None
-        extractor, chosen, state = planned.extractor, planned.chosen, planned._state
+        chosen, state = planned.chosen, planned._state
         return ReleaseRun(
             Path(self.out),
             planned.plan,
-            extractor=extractor.spec(),
-            extractor_arrays=extractor.arrays(),
+            extractor=planned.extractor.spec(),
             about=self.about.dated(None if state is None else state.settings.get("about")),
             input_shape=self.opened.schema.input_shape,
             in_ledger=in_ledger,

@@ -85,7 +85,7 @@ def transformed(
     from privmix.releases.series_chain import dataset_of
 
     facts = ReleaseFacts.of(dataset_of(release))
-    extractor = from_spec(facts.extractor, features_model, arrays=facts.extractor_arrays)
+    extractor = from_spec(facts.extractor, features_model)
     opened = open_unlabelled(data, extractor, facts.input_shape, facts.classes, split=split, columns=columns)
     total = opened.schema.records
     found, done = np.empty((total, facts.dim), np.float32), 0

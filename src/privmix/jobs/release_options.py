@@ -44,13 +44,8 @@ DEFAULT_CLIP_NORM: Final = 1.0
 """Features of extractors lie within it; plain numbers seldom do."""
 
 _PLANNER: Final = "Planner"
-_PUBLIC: Final = "Public data"
 _SIZE: Final = "Size and engines"
 
-PROCEDURAL: Final = "procedural:"
-"""Before the name of a generator of public data."""
-
-_GENERATORS: Final = ", ".join(f"{PROCEDURAL}{one['name']}" for one in literals_of("privmix.procedural"))
 _DESIGNS: Final = ", ".join(
     one["name"] for one in literals_of("privmix.designs", by="register", group="privmix.designs")
 )
@@ -150,35 +145,6 @@ class PlannerAssumptions:
 
 @described
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Prior:
-    """Public data that features are whitened by, before a private record is read."""
-
-    public: Any = option(
-        None, "PUBLIC dataset or generator to whiten features with, never private data.", _PUBLIC, names=_GENERATORS
-    )
-    public_classes: Any = option(None, "Class list of `public`. Default: the private data's.", _PUBLIC)
-    public_records: int | None = option(None, "Number of `public` records. Default: 4,000 drawn, or all.", _PUBLIC)
-
-    @property
-    def generator(self) -> str | None:
-        """Name of the generator, where one makes the data."""
-        named = isinstance(self.public, str) and self.public.startswith(PROCEDURAL)
-        return self.public.removeprefix(PROCEDURAL) if named else None
-
-    @property
-    def public_data(self) -> Any:
-        """The user's public data; None where a generator makes the data."""
-        return self.public if self.generator is None else None
-
-    def check_prior(self) -> None:
-        """Raise :class:`InvalidInput` where these do not go together."""
-        for name in ("public_classes", "public_records"):
-            if self.public is None and getattr(self, name) is not None:
-                raise InvalidInput(name, _shown(getattr(self, name)), "only with `public`")
-
-
-@described
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ReplayTerms:
     """Who may make the release again next to the records: an auditor to whose public key the run's key is sealed."""
 
@@ -257,7 +223,7 @@ class OnceOptions:
 
 @described
 @dataclass(frozen=True, eq=False, repr=False)
-class PlanOptions(PrivateColumns, RecordsOptions, TermsOptions, PlannerAssumptions, Prior, ReplayTerms):
+class PlanOptions(PrivateColumns, RecordsOptions, TermsOptions, PlannerAssumptions, ReplayTerms):
     """Options that a plan follows from."""
 
     data: Any = field(metadata=said(DATA_HELP, in_python=DATA_IN_PYTHON))

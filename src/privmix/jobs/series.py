@@ -31,7 +31,7 @@ from privmix.releases.series import Series, SeriesStep, place_of_step, private_p
 from privmix.rounding import exact
 from privmix.shown import Shown
 
-_NOT_IN_SERIES: Final = ("private_count", "person_quantile", "most_per_person", "public", "replay_for")
+_NOT_IN_SERIES: Final = ("private_count", "person_quantile", "most_per_person", "replay_for")
 _PERSONS: Final = (
     "no persons, since a person may return in another step. Make single releases, charged to a ledger of unit person "
     "(docs/series.md)"

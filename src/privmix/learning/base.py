@@ -80,7 +80,6 @@ class ReleaseFacts:
     input_shape: tuple[int, ...]
     release_id: str
     dim: int
-    extractor_arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, release: ReleasedDataset) -> Self:
@@ -91,7 +90,6 @@ class ReleaseFacts:
             input_shape=tuple(release.input_shape),
             release_id=release.release_id,
             dim=release.dim,
-            extractor_arrays=dict(release.extractor_arrays),
         )
 
 

@@ -29,8 +29,6 @@ _JSON, _WEIGHTS = "model.json", "weights.safetensors"
 MODEL_FOLDER: Final = FolderKind("model folder", "a model", frozenset({_JSON, _WEIGHTS}))
 # A centre is as long as a record: it is stored with the weights, under a name no layer has.
 _CENTRE: Final = "transform.centre"
-# And so is what the extractor carries.
-_CARRIED: Final = "extractor."
 
 
 def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -53,8 +51,6 @@ def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwri
     centre = model.facts_.transform.centre
     if centre is not None:
         arrays[_CENTRE] = np.ascontiguousarray(centre, dtype=np.float32)
-    carried = model.facts_.extractor_arrays
-    arrays |= {f"{_CARRIED}{name}": np.ascontiguousarray(array, np.float32) for name, array in carried.items()}
     content = json.dumps(describe_model(model), indent=2, allow_nan=False)
     with MODEL_FOLDER.new(target, overwrite=overwrite) as draft:
         draft.write(_WEIGHTS, dump_tensors(arrays), shared=True)
@@ -85,8 +81,7 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
     params = _field(found, "params", dict, lambda value: set(value) <= set(learner().get_params()))
     model = learner(**params)
     model._check_params()
-    carried = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_CARRIED)}
-    facts = _facts(found, arrays.pop(_CENTRE, None), carried)
+    facts = _facts(found, arrays.pop(_CENTRE, None))
     model._restore(arrays, facts)
     model._set_facts(facts)
     model.temperature_ = check_number("temperature", found.get("temperature", 1.0), low=0, low_open=True)
@@ -153,7 +148,7 @@ def _read_weights(path: Path) -> dict[str, NDArray[Any]]:
         raise StorageError(f"{path}: not a valid safetensors file") from error
 
 
-def _facts(found: Mapping[str, Any], centre: NDArray[Any] | None, carried: Mapping[str, NDArray[Any]]) -> ReleaseFacts:
+def _facts(found: Mapping[str, Any], centre: NDArray[Any] | None) -> ReleaseFacts:
     dim = check_integer("dim", found.get("dim"), low=1)
     classes = _field(found, "classes", list, lambda names: names and all(isinstance(name, str) for name in names))
     transform = _field(found, "transform", dict, lambda value: isinstance(value.get("centred"), bool))
@@ -162,10 +157,10 @@ def _facts(found: Mapping[str, Any], centre: NDArray[Any] | None, carried: Mappi
         raise InvalidInput("transform.centred", transform["centred"], f"true exactly when weights hold {_CENTRE}")
     if centre is not None:
         check_arrays({_CENTRE: centre}, {_CENTRE: (dim,)})
-    extractor = _field(found, "extractor", dict, lambda value: isinstance(value.get("arrays", {}), dict))
-    check_arrays(
-        carried, {f"{_CARRIED}{name}": shape for name, shape in _shapes(extractor).items()}, "extractor arrays"
-    )
+    extractor = _field(found, "extractor", dict, lambda value: True)
+    if "arrays" in extractor:
+        allowed = "a model fitted again: this version no longer reads features whitened by public data"
+        raise InvalidInput("extractor", extractor.get("name"), allowed)
     return ReleaseFacts(
         classes=tuple(classes),
         transform=RecordTransform(
@@ -178,15 +173,7 @@ def _facts(found: Mapping[str, Any], centre: NDArray[Any] | None, carried: Mappi
         input_shape=tuple(shape),
         release_id=_field(found, "release_id", str, lambda value: True),
         dim=dim,
-        extractor_arrays={name.removeprefix(_CARRIED): array for name, array in carried.items()},
     )
-
-
-def _shapes(extractor: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    stated = extractor.get("arrays", {})
-    if not all(isinstance(shape, list) and all(_is_size(size) for size in shape) for shape in stated.values()):
-        raise InvalidInput("extractor", "arrays of other shapes", "lists of sizes, as save_model writes them")
-    return {name: tuple(shape) for name, shape in stated.items()}
 
 
 def _are_told(value: Mapping[str, Any]) -> bool:

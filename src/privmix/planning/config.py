@@ -76,7 +76,6 @@ class ReleaseConfig(Setting):
         records_noise_multiplier: float | None = None,
         records_declared: bool = False,
         channels: int = 1,
-        whitened: bool = False,
         per_person: int | None = None,
         person_quantile: float | None = None,
         **options: Any,
@@ -94,7 +93,6 @@ class ReleaseConfig(Setting):
             records_noise_multiplier,
             records_declared,
             channels,
-            whitened,
             per_person,
             person_quantile,
         )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer
-from privmix.fields import Choice, Count, Number, Positive, Share, Switch, Whole, check_fields
+from privmix.fields import Choice, Count, Number, Positive, Share, Whole, check_fields
 
 CENTRES: Final = ("private", "none")
 
@@ -35,7 +35,6 @@ class Setting:
         records_noise_multiplier: where ``records`` is a private estimate: the noise of the query that made it.
         records_declared: ``records`` is a public figure instead of the real count, which is not used.
         channels: features lie on two axes, this many channels times positions, in that order; 1 where they do not.
-        whitened: public data have made features vary about equally within classes.
         per_person: with None a record is the unit of privacy, with K a person (:class:`privmix.plans.plan.BasePlan`).
         person_quantile: if K is a private estimate: the share of the persons with at most K records.
     """
@@ -52,7 +51,6 @@ class Setting:
     records_noise_multiplier: Positive | None = None
     records_declared: bool = False
     channels: int = 1
-    whitened: Switch = False
     per_person: Count | None = None
     person_quantile: Share | None = None
 

@@ -94,7 +94,6 @@ class ReleasedDataset(Shown):
         release_id: names the release.
         certificate: as stored with the rows; None for rows that no release made.
         beside: released in addition to the rows, such as second moments.
-        extractor_arrays: the extractor's arrays, by name, for :func:`privmix.features.spec.from_spec`; mostly empty.
     """
 
     x: NDArray[np.float32]
@@ -111,7 +110,6 @@ class ReleasedDataset(Shown):
     release_id: str
     certificate: Certificate | None = field(default=None, repr=False)
     beside: Any = field(default=None, repr=False)
-    extractor_arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or self.y.ndim != 2 or len(self.x) != len(self.y) or len(self.x) == 0:

@@ -20,8 +20,8 @@ from privmix.certificate.sealed_key import Commitment
 from privmix.data.overlap_rule import PUBLISHED, PUBLISHED_OF_PERSONS
 from privmix.designs.series.plan import SeriesPlan
 from privmix.errors import InvalidInput, check_number
-from privmix.features.spec import arrays_beside, stated_names, statements_of
-from privmix.features.whitened import DATA
+from privmix.features.base import refuse_ended
+from privmix.features.spec import stated_names, statements_of
 from privmix.fields import Amount, By, Whole, Words, stored, used
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.private_count import RECORD_COUNTS
@@ -107,9 +107,7 @@ def _bias(plan: Plan) -> list[str]:
 
 
 PICTURE_FILE: Final = "predictions.svg"
-_EXTRACTOR: Final = {
-    "name", "version", "options", "decoder", "weights_sha256", "files_sha256", "arrays", "arrays_sha256",
-}  # fmt: skip
+_EXTRACTOR: Final = {"name", "version", "options", "decoder", "weights_sha256", "files_sha256"}
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 # Sizes beyond these belong to no input that fits a memory.
 _MOST_AXES, _LARGEST_AXIS = 8, 2**31
@@ -121,9 +119,9 @@ def _check_extractor(name: str, spec: Any) -> None:
     called = spec.get("name")
     if not isinstance(called, str) or not _NAME.match(called):
         raise InvalidInput(name, called, "a plain name")
+    refuse_ended(called)
     if not set(spec) <= _EXTRACTOR:
         raise InvalidInput(name, "other fields", ", ".join(sorted(_EXTRACTOR)))
-    arrays_beside(spec)
 
 
 def _check_curve(name: str, points: Any) -> None:
@@ -257,7 +255,7 @@ def public_text(
     # before: as written before statements described the comparison of public data and, of a series without a ledger,
     # what was not checked.
     statements = _statements(plan, in_ledger, extractor)
-    if not before and (_fitted_to_data(extractor) or chosen_by_data(choice)):
+    if not before and chosen_by_data(choice):
         statements.append(PUBLISHED if plan.per_person is None else PUBLISHED_OF_PERSONS)
     warnings = _warnings(plan, insecure_seed)
     if replay is not None:
@@ -280,13 +278,6 @@ def step_of(plan: Plan) -> tuple[int, int]:
     if not isinstance(plan, SeriesPlan):
         raise InvalidInput("certificate series", "a series", f"none of design {plan.design}")
     return plan.step, plan.steps
-
-
-def _fitted_to_data(extractor: Mapping[str, Any]) -> bool:
-    """Whether the extractor's own words are of public data, for which a person has to vouch."""
-    options = extractor.get("options")
-    public = options.get("public") if isinstance(options, Mapping) else None
-    return isinstance(public, Mapping) and public.get("source") == DATA
 
 
 def _warnings(plan: Plan, insecure_seed: bool) -> list[str]:

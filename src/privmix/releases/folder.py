@@ -25,7 +25,6 @@ from privmix.certificate.sealed_key import ENDED_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.engine.rows import RowBlock
 from privmix.errors import InvalidInput, StorageError
-from privmix.features.spec import arrays_beside
 from privmix.folders import FolderKind
 from privmix.held_folders import HeldFolder
 from privmix.planning.table import has_pairs
@@ -45,7 +44,6 @@ CARD_FILE: Final = "README.md"
 CENTRE_FILE: Final = "centre.safetensors"
 ROWS_FILE: Final = "rows.csv"
 """Rows in a table's columns, sampled from the released numbers."""
-EXTRACTOR_FILE: Final = "extractor.safetensors"
 # Rows a shard; public, and a multiple of the row tile.
 SHARD_ROWS = 8192
 # Size limit of a journal: some 200 a shard.
@@ -82,7 +80,6 @@ def members(plan: Plan) -> tuple[Member, ...]:
         *(() if beside is None else (Member(beside.file, rows=lambda _: beside.rows),)),
         Member(PICTURE_FILE, lambda _, certificate: certificate["choice"] is not None, lambda _: 0),
         Member(CENTRE_FILE, lambda plan, _: plan.centred, lambda _: 1),
-        Member(EXTRACTOR_FILE, lambda _, certificate: bool(arrays_beside(certificate["extractor"])), lambda _: 0),
         Member(LICENCE_FILE, lambda _, certificate: has_licence_file(certificate), lambda _: 0),
         Member(ROWS_FILE, has_table_rows, lambda _: 0),
     )
@@ -281,8 +278,7 @@ def load_release(folder: str | Path) -> ReleasedDataset:
         all_finite({column: values}, "rows")
         (x if column == "x" else y)[start : start + len(values)] = values
     beside = read_beside(root, plan, certificate)
-    centre, carried = read_centre(root, plan, certificate), read_extractor(root, certificate)
-    return assemble(plan, x, y, centre, certificate, beside, carried)
+    return assemble(plan, x, y, read_centre(root, plan, certificate), certificate, beside)
 
 
 def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list[Mapping[str, Any]]:
@@ -349,7 +345,6 @@ def assemble(
     centre: NDArray[np.float32] | None,
     certificate: Certificate,
     beside: Any = None,
-    carried: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> ReleasedDataset:
     """Put released arrays and their public facts together."""
     return ReleasedDataset(
@@ -367,7 +362,6 @@ def assemble(
         release_id=certificate.id,
         certificate=certificate,
         beside=beside,
-        extractor_arrays=dict(carried or {}),
     )
 
 
@@ -384,12 +378,6 @@ def read_centre(root: Path, plan: Plan, certificate: Mapping[str, Any] | None = 
     if not plan.centred:
         return None
     return _certified_arrays(root, CENTRE_FILE, {"centre": (plan.dim,)}, certificate)["centre"]
-
-
-def read_extractor(root: Path, certificate: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
-    """Content that the certificate's extractor carries, by name; mostly nothing."""
-    shapes = arrays_beside(certificate["extractor"])
-    return _certified_arrays(root, EXTRACTOR_FILE, shapes, certificate) if shapes else {}
 
 
 def _certified_arrays(

@@ -12,9 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privmix.certificate.about import LICENCE_FILE, About, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
@@ -26,11 +23,11 @@ from privmix.engine.record_tree import commitment_key, records_root
 from privmix.engine.records import RecordSource, RecordTiles, content_fingerprint, cores, tiles_of
 from privmix.engine.rows import Engine
 from privmix.errors import InvalidInput
-from privmix.features.spec import arrays_beside, check_carried, stated_names
+from privmix.features.spec import stated_names
 from privmix.fields import stored
 from privmix.folders import FolderKind
 from privmix.mechanisms.run import Run
-from privmix.mechanisms.run_folder import CertifiedContents, RunState, beside, run_folder_of
+from privmix.mechanisms.run_folder import CertifiedContents, beside
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.named import check_plan
 from privmix.plans.plan import Plan
@@ -41,7 +38,6 @@ from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_i
 from privmix.releases.folder import (
     CARD_FILE,
     DATA_FOLDER,
-    EXTRACTOR_FILE,
     RELEASE_FOLDER,
     ROWS_FILE,
     Journal,
@@ -53,7 +49,6 @@ from privmix.releases.folder import (
     write_certificate,
 )
 from privmix.releases.series import SeriesStep
-from privmix.releases.shards import arrays_bytes, read_arrays
 
 _SHARDS, _FEATURES = "run.shards", "features"
 _UNLISTED: Final = (CERTIFICATE_FILE, CARD_FILE, CROISSANT_FILE)
@@ -71,7 +66,6 @@ class ReleaseRun(Run):
 
     Args:
         choice: the planner's :meth:`Choice.to_dict`; exactly with ``picture``, an SVG of its predictions.
-        extractor_arrays: arrays of the extractor.
         auditor: recipient of the sealed key at the end, if any.
         series: step of a series, whose key then makes the noise.
         table_rows: makes rows of a table (CSV) of the released arrays and mean.
@@ -92,7 +86,6 @@ class ReleaseRun(Run):
         reservation: ReservationNote | None = None,
         choice: Mapping[str, Any] | None = None,
         picture: bytes | None = None,
-        extractor_arrays: Mapping[str, NDArray[np.float32]] | None = None,
         about: About | None = None,
         auditor: Auditor | None = None,
         series: SeriesStep | None = None,
@@ -113,8 +106,6 @@ class ReleaseRun(Run):
         self._plan, self._reservation, self._auditor, self._root = plan, reservation, auditor, ""
         self._table_rows = table_rows
         self._series, self._members = series, frozenset(member.name for member in members(plan))
-        self._carried = dict(extractor_arrays or {})
-        check_carried(extractor, self._carried)
         settings = {
             "plan": plan.to_dict(),
             "extractor": dict(extractor),
@@ -133,15 +124,12 @@ class ReleaseRun(Run):
             settings["series"] = stored(series.link)
         if auditor is not None:
             settings["replay"] = stored(auditor.terms)
-        if self._carried:
-            # Kept from the beginning: another attempt's fit may differ in last bits, and would be another extractor.
-            files[EXTRACTOR_FILE] = arrays_bytes(self._carried)
         super().__init__(out, settings, streams=streams, extra=extra, files=files, overwrite=overwrite, resume=resume)
 
     @property
     def leaves(self) -> frozenset[str]:
         """See :attr:`Run.leaves`."""
-        own = {_SHARDS, DATA_FOLDER, SEALED_FILE, PICTURE_FILE, EXTRACTOR_FILE, LICENCE_FILE}
+        own = {_SHARDS, DATA_FOLDER, SEALED_FILE, PICTURE_FILE, LICENCE_FILE}
         for name in (_FEATURES, by_person(Path(_FEATURES)).name):
             own |= {name, f".{name}.partial", f".{name}.lock", f".{name}.parts", f".{name}.tiles", f".{name}.hashes"}
         return frozenset(own | self._members)
@@ -157,12 +145,6 @@ class ReleaseRun(Run):
             return CertifiedContents(found.id, settings, files)
         settings["replay"] = stored(Terms(sealed.auditors, sealed.together, sealed.until))
         return CertifiedContents(found.id, settings, files, {SEALED_FILE: sealed.sealed_sha256})
-
-    @classmethod
-    def kept_arrays(cls, out: str | Path, state: RunState) -> dict[str, NDArray[np.float32]]:
-        """Return the extractor's arrays from the interrupted run that would make ``out``; mostly empty."""
-        shapes = arrays_beside(state.settings["extractor"])
-        return read_arrays(run_folder_of(Path(out)) / EXTRACTOR_FILE, EXTRACTOR_FILE, shapes)[0] if shapes else {}
 
     @property
     def features_folder(self) -> Path:
@@ -263,8 +245,6 @@ class ReleaseRun(Run):
             files.append({"file": PICTURE_FILE, "rows": 0, "sha256": file_hash(self.folder / PICTURE_FILE)})
         if engine.transform.centre is not None:
             files.append(write_centre(held, engine.transform.centre))
-        if self._carried:
-            files.append({"file": EXTRACTOR_FILE, "rows": 0, "sha256": file_hash(self.folder / EXTRACTOR_FILE)})
         about = settings.get("about")
         if has_licence_file({"about": about or {}}):
             files.append({"file": LICENCE_FILE, "rows": 0, "sha256": file_hash(self.folder / LICENCE_FILE)})

@@ -10,9 +10,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privmix.accounting.base import PrivacyCost
 from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING
 from privmix.audits.evidence import RowEvidence, beside_tests, centre_tests, row_law
@@ -32,7 +29,7 @@ from privmix.certificate.notes import link_of
 from privmix.certificate.sealed_key import ENDED_FILE, Ended, commitment_of, read_end
 from privmix.certificate.verification import COUNT_UNCHECKED, Verification
 from privmix.errors import InvalidInput, check_number
-from privmix.features.spec import check_carried, check_shape, check_spec, stated_names
+from privmix.features.spec import check_shape, check_spec, stated_names
 from privmix.planning.choice import check_choice_record, check_choice_settings
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
@@ -48,10 +45,8 @@ from privmix.releases.folder import (
     check_shards,
     read_beside,
     read_centre,
-    read_extractor,
     read_rows,
 )
-from privmix.releases.prior_evidence import obstacle, whitening_tests
 from privmix.rounding import rounded_down
 from privmix.untrusted import open_plain, read_plain
 
@@ -89,7 +84,7 @@ _PARTS: Final = {
 
 
 def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, laplace: bool = False) -> tuple[str, ...]:
-    """Return what a release's verification leaves open: :data:`UNCHECKED` and its own numbers' and extractor's part."""
+    """Return what a release's verification leaves open: :data:`UNCHECKED` and its own numbers' part."""
     # laplace: rows have Laplace noise, whose tests do not bound how much data hide.
     found = tuple(tests)
     own = [missing_noise(found, laplace=laplace)]
@@ -104,8 +99,6 @@ def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, lap
         )
     if any(item["file"] == ROWS_FILE for item in certificate["files"]):
         own.append(f"that {ROWS_FILE} was sampled from the released numbers: privmix sample makes rows of your own")
-    if (why := obstacle(certificate["extractor"], tuple(certificate["input_shape"]))) is not None:
-        own.append(why)
     found_open = (*UNCHECKED[:4], *own, *UNCHECKED[4:])
     if link_of(certificate) is not None:
         key = (
@@ -165,8 +158,8 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
           from the certificate, has the hash that it states, or, of the certificate itself, from its content.
         * Nothing else: shards and arrays have one form, which holds the released numbers alone. A table's ``rows.csv``
           is checked by its hash, not its content. Arrays that follow from
-          others (maps of later stages, whitenings by a procedural prior) are made again. On a machine that rounds
-          otherwise they are compared by what they are, up to rounding.
+          others (maps of later stages) are made again. On a machine that rounds otherwise they are compared by what
+          they are, up to rounding.
         * Typed: each value of the certificate has its type, range and greatest length. The result's ``unchecked`` lists
           what texts and numbers may still express, with its size.
         * One plan: the event follows from the plan, so sampler and price belong together; noise levels, warnings,
@@ -177,8 +170,8 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
         * Bounded: nothing is allocated that the files' sizes do not justify. No code of theirs runs, no link is
           followed, and each file is opened once: what is tested is what was hashed.
 
-    The result's ``unchecked`` lists the rest: :data:`privmix.releases.verify.UNCHECKED`, how much noise may be
-    missing unnoticed, and arrays that could not be made again.
+    The result's ``unchecked`` lists the rest: :data:`privmix.releases.verify.UNCHECKED`, and how much noise may be
+    missing unnoticed.
 
     Raises:
         InvalidInput: a check failed; the message names it.
@@ -198,14 +191,13 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
 class VerifiedFolder:
     """Results of the checks before rows are read."""
 
-    # `cost` is recomputed, `shards` are entries of the certificate in order. `carried` are the extractor's arrays,
-    # `beside` released arrays other than rows. `ended` states the end of its sealed key, or is None.
+    # `cost` is recomputed, `shards` are entries of the certificate in order. `beside` are released arrays other than
+    # rows. `ended` states the end of its sealed key, or is None.
 
     certificate: Certificate
     plan: Plan
     cost: PrivacyCost
     shards: Sequence[Mapping[str, Any]]
-    carried: Mapping[str, NDArray[np.float32]]
     beside: Any
     ended: Ended | None
 
@@ -235,11 +227,9 @@ def check_but_numbers(root: Path) -> VerifiedFolder:
     if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, max(map(len, metadata))) not in metadata:
         raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
     _check_pictures_and_licences(root, certificate)
-    carried = read_extractor(root, certificate)
-    check_carried(certificate["extractor"], carried)
     sealed = commitment_of(certificate)
     ended = None if sealed is None else read_end(root / ENDED_FILE, certificate.id, sealed, digest)
-    return VerifiedFolder(certificate, plan, cost, shards, carried, beside, ended)
+    return VerifiedFolder(certificate, plan, cost, shards, beside, ended)
 
 
 def _check_pictures_and_licences(root: Path, certificate: Mapping[str, Any]) -> None:
@@ -261,10 +251,9 @@ def _check_pictures_and_licences(root: Path, certificate: Mapping[str, Any]) -> 
 def _check_numbers(root: Path, held: VerifiedFolder, progress: Progress) -> list[NoiseTest]:
     """Read every file of released numbers once: its hash, and what its numbers show."""
     found: list[NoiseTest] = []
-    certificate, plan, shards, carried = held.certificate, held.plan, held.shards, held.carried
+    certificate, plan, shards = held.certificate, held.plan, held.shards
     if (centre := read_centre(root, plan, certificate)) is not None:
         found += centre_tests(centre, plan)
-    found += whitening_tests(certificate["extractor"], carried, tuple(certificate["input_shape"]))
     found += beside_tests(plan, held.beside)
     rows, odd = RowEvidence(plan, row_law(plan, held.beside)), None
     for column, start, values in read_rows(root, shards, plan, told_in_shards(certificate)):

@@ -7,7 +7,6 @@ exact sum, noise on the lattice, public divisor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,6 @@ from numpy.typing import NDArray
 from privmix.data.dataset import Schema
 from privmix.engine.tiles import lattice_steps
 from privmix.errors import InvalidInput, check_integer
-from privmix.features.base import Extractor
-from privmix.features.spec import from_spec
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
@@ -25,7 +22,6 @@ from privmix.plans.named import averaging_plan, plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
-from privmix.releases.folder import read_extractor
 
 
 def rows_of_members(
@@ -92,9 +88,3 @@ def released_plan(
     if tuple(schema.classes) != plan.classes:
         raise InvalidInput("classes", list(schema.classes), f"the release's: {', '.join(plan.classes)}")
     return plan
-
-
-def extractor_of(release: Path, certificate: Mapping[str, Any], model: str | Path | None = None) -> Extractor:
-    """Return the extractor of a release in a folder; raise errors as :func:`privmix.features.spec.from_spec` does."""
-    arrays = read_extractor(release, certificate)
-    return from_spec(certificate["extractor"], model, arrays=arrays)

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.errors import InvalidInput, check_integer
@@ -71,11 +69,6 @@ class ModelFacts:
             raise InvalidInput("input_shape", len(self.input_shape), f"1 to {_MOST_AXES} sizes")
         for size in self.input_shape:
             check_integer("input_shape", size, low=1, high=2**31)
-
-    @property
-    def extractor_arrays(self) -> Mapping[str, NDArray[np.float32]]:
-        """No arrays: extractors that carry arrays are not trained on."""
-        return {}
 
     @property
     def layout(self) -> ImageLayout | None:

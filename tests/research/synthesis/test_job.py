@@ -81,13 +81,9 @@ def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
                 pm.train(records, **asked, **warm | {"synthetic": images})
 
     released = {"features": "pixels", "epsilon": 4, "delta": 1e-5, "classes": 10, "out": tmp_path / "R"}
-    for field, given in (
-        ("public", {"design": "poisson", "public": out}),
-        ("proxy", {"design": "auto", "assume": {"proxy": out}}),
-    ):
-        with pytest.raises(InvalidInput, match=f"{field}: got a private value .* pool of public images"):
-            pm.release(records, **released, **given)
-        assert not (tmp_path / "R").exists()
+    with pytest.raises(InvalidInput, match=r"proxy: got a private value .* pool of public images"):
+        pm.release(records, **released, assume={"proxy": out})
+    assert not (tmp_path / "R").exists()
 
     # What is made of a pool comes from where that came from.
     again = synthesise(out, out=tmp_path / "AGAIN", **QUICK)
@@ -108,8 +104,8 @@ def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
         (tmp_path / "POOL" / "card.json").write_text(json.dumps(told))
         with pytest.raises(InvalidInput, match=rf"synthetic: sketch {next(iter(wrong))}"):
             pm.train(records, **asked, **paid, **warm | {"synthetic": tmp_path / "POOL"})
-        with pytest.raises(InvalidInput, match=rf"public: sketch {next(iter(wrong))}"):
-            pm.release(records, **released, **paid, public=tmp_path / "POOL", private_count=True)
+        with pytest.raises(InvalidInput, match=rf"proxy: sketch {next(iter(wrong))}"):
+            pm.release(records, **released, **paid, assume={"proxy": tmp_path / "POOL"})
     assert Ledger.open(ledger).budget("own").reservations == 0
     # Others call files so, too.
     for strange in ("{NaN", "[]", "{}", json.dumps(card | {"made_of": {}})):

@@ -216,7 +216,7 @@ def _opened(
     if declared is not (plan.per_person is not None):
         allowed = "no persons: the release protects records" if declared else "persons, as the release protects them"
         raise InvalidInput("person", "some" if declared else None, allowed)
-    extractor = from_spec(certificate["extractor"], asked.features_model, arrays=dict(held.carried))
+    extractor = from_spec(certificate["extractor"], asked.features_model)
     shape, classes = tuple(certificate["input_shape"]), list(plan.classes)
     found = open_dataset(data, extractor, split=asked.split, classes=classes, columns=columns, input_shape=shape)
     if tuple(found.schema.input_shape) != shape:

@@ -21,8 +21,6 @@ TWO_STAGE: Final = "two-stage"
 _SAMPLED_ROWS: Final = 10_000
 # Norms are counted in quarters of octaves, 1 being what a record has on average where nothing is noise.
 NORM_EDGES: Final = tuple(2.0 ** (quarter / 4) for quarter in range(-20, 9))
-# For features as they were extracted; features that public data have whitened need no second whitening.
-_WHITENING: Final = 0.75
 # Step of the weights of persons' records in counts.
 _WEIGHT_STEP: Final = 2.0**-20
 # Shares that the planner tries.
@@ -220,9 +218,7 @@ class TwoStage(SumDesign[TwoStagePlan]):
     first_label_share: Share = option(0.5, "Share of the first stage for X'Y (the rest: X'X).")
     first_count_share: Share = option(0.002, "Share of the first stage for label sums.")
     directions: Count = option(1000, "Upper limit on directions measured again.")
-    whitening: Proportion | None = option(
-        None, "Whitening from 0 (none) to 1 (full). Default: 0.75; whitened features: 0."
-    )
+    whitening: Proportion = option(0.75, "Whitening from 0 (none) to 1 (full).")
     clip_quantile: Share = option(0.4, "Share of records that the second clipping leaves unchanged.")
 
     def __post_init__(self) -> None:
@@ -246,7 +242,6 @@ class TwoStage(SumDesign[TwoStagePlan]):
         least = min(moments * self.first_label_share, moments * (1 - self.first_label_share), *self.later_shares)
         most = 2.0**45 * math.sqrt(least) / noise_multiplier
         bits = max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
-        whitening = (0.0 if setting.whitened else _WHITENING) if self.whitening is None else self.whitening
         return {
             "design": self.name,
             "rows": setting.rows or min(setting.records, _SAMPLED_ROWS),
@@ -257,7 +252,7 @@ class TwoStage(SumDesign[TwoStagePlan]):
             "first_label_share": float(self.first_label_share),
             "first_count_share": float(self.first_count_share),
             "directions": min(self.directions, setting.dim),
-            "whitening": float(whitening),
+            "whitening": float(self.whitening),
             "clip_quantile": float(self.clip_quantile),
             "channels": setting.channels,
             **setting.shared(centre_noise_multiplier),

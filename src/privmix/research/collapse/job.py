@@ -12,6 +12,7 @@ import numpy as np
 from privmix.data.dataset import Schema, Source
 from privmix.errors import InvalidInput, check_integer
 from privmix.features.base import Extractor, parse_features
+from privmix.features.spec import from_spec
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.places import check_figure
@@ -23,7 +24,7 @@ from privmix.releases.certificate import read_certificate
 from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.research.collapse.measures import CollapseReport, measure_collapse
 from privmix.research.collapse.options import OF_RELEASES, CollapseOptions
-from privmix.research.known_rows import extractor_of, released_plan
+from privmix.research.known_rows import released_plan
 from privmix.rounding import rounded_up
 
 _STATEMENT: Final = (
@@ -69,7 +70,7 @@ def measure(options: CollapseOptions, release: str | Path | None, proxy: Any, pr
     if folder is None or certificate is None:
         extractor = parse_features(str(options.features))
     else:
-        extractor = extractor_of(folder, certificate, options.features_model)
+        extractor = from_spec(certificate["extractor"], options.features_model)
     source = _open(options, proxy, extractor, certificate)
     if certificate is None:
         plans = _declared(extractor.output_dim(source.schema.input_shape), source.schema, given)

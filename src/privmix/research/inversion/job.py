@@ -14,6 +14,7 @@ from privmix.data.dataset import Schema, Source
 from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features.base import Extractor, parse_features
+from privmix.features.spec import from_spec
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.models import split_of
 from privmix.jobs.places import check_figure
@@ -27,7 +28,7 @@ from privmix.research.inversion.options import DEGREES, DELTA, EPSILONS, OF_RELE
 from privmix.research.inversion.picture import draw_inversion
 from privmix.research.inversion.search import InversionConfig
 from privmix.research.inversion.study import STATEMENTS, InversionCase, InversionStudy, case_name, study_inversion
-from privmix.research.known_rows import extractor_of, released_plan
+from privmix.research.known_rows import released_plan
 
 FEATURES: Final = "scattering"
 
@@ -72,7 +73,7 @@ def invert_rows(
     extractor = (
         parse_features(options.features or FEATURES)
         if folder is None or certificate is None
-        else extractor_of(folder, certificate, options.features_model)
+        else from_spec(certificate["extractor"], options.features_model)
     )
     source = _open(options, data, extractor, certificate)
     extractor.differentiable(source.schema.input_shape)
