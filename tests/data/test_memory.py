@@ -142,25 +142,10 @@ def test_equal_records_have_one_hash_and_others_have_others() -> None:
         assert len({content_hashes(open_dataset(one, classes=CLASSES)) for one in same}) == 1
     changed = [(X, Y), (X + 1, Y), (X, [1, 1, 1, 0]), (X[:3], Y[:3]), (X[:, :2], Y), (X[::-1], Y[::-1])]
     assert len({content_hashes(open_dataset(one, classes=2)) for one in changed}) == len(changed)
+    assert len({content_hashes(open_dataset((X, Y), classes=classes)) for classes in (2, [1, 0], [0, 1])}) == 1
     table = {"classes": CLASSES, "columns": ["a", "b"]}
     cells = [(["1", "x"], 0), ([1, "x"], 0), ([None, "x"], 0), (["", "x"], 0), (["", "x"], 1), (["x", ""], 0)]
     assert len({content_hashes(open_dataset(([row], [label]), **table)) for row, label in cells}) == len(cells)
-
-
-def test_what_is_declared_of_a_frame_makes_no_other_data_of_it() -> None:
-    frame = pandas.DataFrame(FRAME)
-    whole = [
-        set(content_hashes(open_dataset(frame, classes=classes, **options)))
-        for classes, options in (
-            (CLASSES, {}),
-            (CLASSES, {"number_columns": ["b"]}),
-            (["dog", "cat"], {"columns": ["a"]}),
-        )
-    ]
-    # One of all columns with the label, one without.
-    assert len(set.intersection(*whole)) == 2
-    numbered = [content_hashes(open_dataset((X, Y), classes=classes)) for classes in (2, [1, 0], [0, 1])]
-    assert len(set(numbered)) == 1
 
 
 def test_a_hash_is_made_of_records_that_no_reader_takes() -> None:

@@ -175,12 +175,3 @@ def test_other_values_in_tables_are_refused_silently(value: Any) -> None:
     raw[0, 0] = value
     with refuses("column a"):
         as_table(raw, ("a",))
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
-def test_integer_labels_are_kept_or_refused(labels: list[int]) -> None:
-    if all(0 <= label < 3 for label in labels):
-        assert encode_labels(np.array(labels), CLASSES).tolist() == labels
-    else:
-        with pytest.raises(InvalidInput):
-            encode_labels(np.array(labels), CLASSES)

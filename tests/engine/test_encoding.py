@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 
 from privmix.data import FeatureStore, Source, open_dataset
 from privmix.data.partial import TileFolder, tiles_of
-from privmix.engine.cluster import ClusterLost
 from privmix.engine.encoding import ClusterEncoder, Parts, TilePlace, TileWorker
 from privmix.engine.ray import Cluster, Failure
 from privmix.errors import InvalidInput, StorageError
@@ -263,32 +261,6 @@ def test_workers_read_data_at_an_address_in_place(cluster: Any, tmp_path: Path, 
     assert source.travels
     with ClusterEncoder(Cluster(), source, Identity2()) as encoder:
         made = write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
-    assert np.array_equal(made.features, whole.features)
-
-
-def test_a_cluster_that_always_dies_leaves_what_is_made(
-    cluster: Any, tmp_path: Path, source: Source, whole: FeatureStore
-) -> None:
-    def doomed() -> None:
-        if len(list(tiles_of(tmp_path / "STORE").glob("tile-*"))) >= 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with (
-        pytest.raises(ClusterLost, match="could not finish"),
-        ClusterEncoder(Cluster(max_retries=0, on_task_start=doomed), source, Identity2(), workers=1) as encoder,
-    ):
-        write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
-    assert not (tmp_path / "STORE").exists()
-    made_before = len(list(tiles_of(tmp_path / "STORE").glob("tile-*")))
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    noting = Cluster(on_task_start=lambda: os.close(os.open(marks / os.urandom(8).hex(), os.O_CREAT)))
-    # One worker: a second one may be lost while it starts, and what it had would be started twice.
-    with ClusterEncoder(noting, source, Identity2(), workers=1) as encoder:
-        made = write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
-    assert made_before == 2
-    # None is made again; a worker that was told to end may have ended one of its own first.
-    assert 0 < len(list(marks.iterdir())) <= 5 - made_before
     assert np.array_equal(made.features, whole.features)
 
 

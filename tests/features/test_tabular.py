@@ -29,18 +29,6 @@ SPEC: dict[str, Any] = {
 }
 
 
-def rows(*values: list[Any]) -> np.ndarray[Any, Any]:
-    table = np.empty((len(values), 4), dtype=object)
-    for row, cells in enumerate(values):
-        # The first column is ignored.
-        table[row] = cells[1:]
-    return table
-
-
-def encode(*values: list[Any]) -> list[list[float]]:
-    return (Tabular(SPEC).transform(rows(*values)).astype(float) * 2).round(3).tolist()
-
-
 def test_bins_are_intervals_one_hot() -> None:
     ages = Tabular({"age": {"bins": [20, 30.5], "missing": 99}, "sex": {"categories": ["f", "m"]}})
     table = np.array([[19, "f"], [20, "f"], ["30.5", "m"], [1e9, "m"], [None, "m"], ["-5", "x"]], dtype=object)
@@ -53,13 +41,6 @@ def test_bins_are_intervals_one_hot() -> None:
     for cell in ("old", "nan", None):
         with refuses("column age"):
             Tabular({"age": {"bins": [20]}}).transform(np.array([[cell]], dtype=object))
-
-
-def test_values() -> None:
-    assert encode(["x", 12.0, 0.0, "red", 2.0]) == [[0.2, 0, 1, 0, 0, 1, 0]]
-    assert encode([None, "14", 999.0, "blue", "1"]) == [[0.4, 1, 0, 1, 1, 0, 0]]
-    assert encode([1.0, None, 30.6227766, "green", None]) == [[0.5, 0.5, 0, 0, 0, 0, 1]]
-    assert encode([1.0, 1e9, -5.0, None, "?"]) == [[1, 0, 0, 0, 0, 0, 1]]
 
 
 def test_schema() -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privmix.errors import InvalidInput
 from privmix.learning import base
 from privmix.learning.base import ReleaseLearner
 from privmix.learning.discriminant import DiscriminantClassifier
@@ -80,18 +79,3 @@ def test_bad_released_rows(learner: ReleaseLearner) -> None:
 def test_a_setting_that_there_is_not_is_refused() -> None:
     with refuses("regularization"):
         NoiseAwareRidgeClassifier().set_params(regularization=1.0)
-
-
-@pytest.mark.parametrize(
-    "arrays",
-    [
-        {"a": np.zeros(3, np.float32)},
-        {"a": np.zeros(2, np.float64)},
-        {"a": np.array([0, np.nan], np.float32)},
-        {"a": np.zeros(2, np.float32), "b": np.zeros(2, np.float32)},
-        {},
-    ],
-)
-def test_check_arrays_refuses(arrays: dict[str, np.ndarray]) -> None:
-    with pytest.raises(InvalidInput, match="model arrays"):
-        base.check_arrays(arrays, {"a": (2,)})

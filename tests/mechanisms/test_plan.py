@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.accounting import Adjacency, epsilon
+from privmix.accounting import Adjacency
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import Plan, check_count, check_price, check_target
@@ -54,17 +54,6 @@ MAKERS: dict[str, Maker] = {
     "training in microbatches": lambda **given: training_plan(2, Adjacency.REPLACE_ONE, **given),
 }
 every_plan = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-
-
-@every_plan
-def test_it_holds_its_target_and_keeps_it(make: Maker) -> None:
-    plan = make()
-    assert (plan.epsilon, plan.delta) == TARGET
-    cost = plan.cost()
-    assert 0.98 * TARGET[0] < cost.epsilon <= TARGET[0]
-    assert (cost.delta, cost.adjacency, cost.is_upper_bound) == (plan.delta, plan.adjacency, True)
-    assert cost.epsilon == epsilon(plan.event, plan.delta, adjacency=plan.adjacency).epsilon
-    assert check_price(plan) == cost
 
 
 @every_plan
@@ -121,13 +110,6 @@ def test_no_record_is_read_for_such_a_plan(tmp_path: Path) -> None:
         job.run(unread)
     job.plan = replace(job.plan, epsilon=8.0)
     assert job.run(private()).certificate["plan"]["epsilon"] == 8.0
-
-
-def test_the_target_is_told_nowhere_else() -> None:
-    plan = release_plan({"design": "poisson"})
-    for door in (release_to_memory, release_to_folder, ReleaseRun):
-        with pytest.raises(TypeError, match="target"):
-            door(plan, None, None, "out", target=(0.5, 1e-4), **FACTS)  # type: ignore[operator]
 
 
 def test_with_noise_asks_for_nothing_and_prices_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,10 +279,3 @@ def test_shards_that_the_key_did_not_note_are_made_again(tmp_path: Path, plan: R
     release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
     shard = "data/train-00000-of-00012.parquet"
     assert (tmp_path / "rel" / shard).read_bytes() == (tmp_path / "whole" / shard).read_bytes()
-
-
-def test_records_that_are_refused_leave_no_run_and_no_key(tmp_path: Path, plan: ReleasePlan) -> None:
-    bad = PrivateRecords(np.full((600, 7), np.nan, np.float32), np.zeros(600, np.int64))
-    with pytest.raises(InvalidInput):
-        release_to_folder(plan, bad, SecretStreams.from_seed(1), tmp_path / "rel", **FACTS)
-    assert list(tmp_path.iterdir()) == []

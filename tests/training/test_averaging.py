@@ -6,13 +6,12 @@ attacker scores all released numbers by the exact likelihood ratio of their scal
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency, Composed, Event, Gaussian
+from privmix.accounting import Adjacency, Event
 from privmix.audits.audit import judge
 from privmix.audits.bounds import check_audit
 from privmix.audits.verdict import AuditVerdict
@@ -29,10 +28,7 @@ from privmix.training.worst_case import linear_steps
 
 RECORDS, WIDTH, RUNS = 10, 15, 60
 DELTA, CONFIDENCE = 1e-3, 1 - 5e-7
-COUNT_NOISE = 12.0
 Numbers = NDArray[np.float64]
-Rule = Callable[[int, np.random.Generator], TrainingPlan]
-"""The plan of a world with so many records."""
 
 
 def default_plan(records: int, *, declared: bool = False) -> TrainingPlan:
@@ -113,29 +109,3 @@ def test_the_real_batch_as_a_divisor_is_caught() -> None:
     assert audited(without, present, plan.event, plan.cost().epsilon).violated
     right = [[score(released(plan, records, seed)) for seed in range(RUNS)] for records in (1, 2)]
     assert not audited(right[0], right[1], plan.event, plan.cost().epsilon).violated
-
-
-def test_an_estimated_count_shows_no_more_than_its_own_price() -> None:
-    """The plan follows from a noisy count: the audit sees that count and the run, which are priced together."""
-    plans = {count: default_plan(count, declared=True) for count in range(1, 80)}
-
-    def world(records: int, seed: int) -> float:
-        rng = np.random.default_rng(seed)
-        noisy = records + COUNT_NOISE * rng.normal()
-        plan = plans[int(np.clip(round(noisy), 1, 79))]
-        # The run is that of the plan, whatever the count really is; all that depends on it is the noisy count.
-        released(plan, records, seed)
-        return ((noisy - RECORDS) - 0.5) / COUNT_NOISE**2
-
-    without = [world(RECORDS, seed) for seed in range(RUNS)]
-    present = [world(RECORDS + 1, RUNS + seed) for seed in range(RUNS)]
-    dearest = max(plans.values(), key=lambda plan: plan.sampling_rate)
-    event = Composed((Gaussian(COUNT_NOISE), dearest.event))
-    assert not audited(without, present, event, dearest.cost().epsilon + 1).violated
-
-
-def test_what_a_count_shows_by_the_noise_of_a_large_model() -> None:
-    """mu of N numbers whose scales differ by a share s is about sqrt(2 N) s: a public count can be read off a model."""
-    plan, more = default_plan(1007), default_plan(1008)
-    share = abs(np.log(noise_scale(plan) / plan.units) - np.log(noise_scale(more) / more.units))
-    assert (2 * 785 * 10 * 440) ** 0.5 * share > 15

@@ -119,18 +119,6 @@ def test_poisson_other_samplers_are_told_apart(sampler: Callable[[Joined], Joine
     assert not is_poisson(sampler(joined(PLAN)), RATE)
 
 
-def test_poisson_empty_batches_occur() -> None:
-    plan = TrainingPlan(30, 2, 2000, 1.0, clip_norm=1.0, delta=1e-5, microbatch_size=2)
-    source = batches(plan)
-    drawn = [source.draw(step) for step in range(plan.steps)]
-    empty = [batch for batch in drawn if len(batch.indices) == 0]
-    chance = (1 - 2 / 30) ** 30
-    assert abs(len(empty) - 2000 * chance) < Z_LIMIT * np.sqrt(2000 * chance * (1 - chance))
-    for batch in empty:
-        assert batch.groups is not None
-        assert len(batch.seeds) == len(batch.groups) == 0
-
-
 def test_poisson_with_a_declared_count_keeps_the_rate() -> None:
     """Who is priced at rate q is sampled at rate q, however many there really are."""
     plan = replace(PLAN, records_declared=True)

@@ -210,21 +210,3 @@ def test_a_count_is_estimated_where_it_is_hidden_and_paid_for(changes: dict[str,
 def test_a_count_that_costs_all_leaves_nothing_for_steps() -> None:
     with refuses("epsilon"):
         counted(epsilon=0.5, records_noise_multiplier=1.0)
-
-
-def test_public_numbers_only() -> None:
-    """The plan of a dataset is made without it, and tells nothing that was not put in."""
-    fields = json.loads(json.dumps(PLAN.to_dict()))
-    assert set(fields) == {
-        "records",
-        "batch_size",
-        "steps",
-        "noise_multiplier",
-        "clip_norm",
-        "delta",
-        "adjacency",
-        "microbatch_size",
-        "records_declared",
-        "epsilon",
-    }
-    assert TrainingPlan.from_dict(fields) == PLAN

@@ -12,11 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from privmix.errors import StorageError
 from privmix.mechanisms import run as base_module
 from privmix.mechanisms.run_folder import RunFolder
 from privmix.mechanisms.streams import SecretStreams
@@ -24,13 +22,10 @@ from privmix.training import run as run_module
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.mechanisms import dp_sgd as mechanism
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
-from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state
-from privmix.training.trained import load_trained
 from privmix.training.trainer import Trainer
-from privmix.training.views.config import ViewConfig
 from tests.refusals import refuses
-from tests.training.runs import RECORDS, config_of, digits, files, job_of, private, public, run_to
+from tests.training.runs import RECORDS, config_of, files, job_of, private, public, run_to
 
 STEPS = 6
 SETTINGS: dict[str, Any] = {"epochs": 3, "optimiser": {"name": "sgd", "momentum": 0.9}}
@@ -308,17 +303,6 @@ def test_noise_is_never_drawn_for_two_different_sums(tmp_path: Path, monkeypatch
 # One key, one setting.
 
 
-def test_one_key_one_setting(tmp_path: Path) -> None:
-    """Which settings there are: test_config.py."""
-    kill(tmp_path / "out", job_of(), after=2)
-    before = files(tmp_path / ".out.run")
-    for named, changes in (("clip_norm", {"clip_norm": 0.2}), ("views.k_base", {"views": ViewConfig(k_base=2)})):
-        with refuses(f"`resume` with {named}"):
-            run_to(tmp_path / "out", job_of(config_of(**changes)), resume=True)
-    assert files(tmp_path / ".out.run") == before
-    run_to(tmp_path / "out", job_of(), resume=True)
-
-
 def test_a_plan_that_is_calibrated_otherwise_is_another_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,33 +319,6 @@ def test_a_plan_that_is_calibrated_otherwise_is_another_setting(
 
 
 # One key, one dataset.
-
-
-def test_one_key_one_dataset(tmp_path: Path) -> None:
-    kill(tmp_path / "out", job_of(), after=2)
-    before = files(tmp_path / ".out.run")
-    x, y = digits()
-    moved, relabelled = x.copy(), y.copy()
-    moved[17, 3] = np.nextafter(moved[17, 3], np.float32(9))
-    relabelled[3] = (relabelled[3] + 1) % 10
-    for features, labels in ((moved, y), (x, relabelled), (x[::-1], y[::-1])):
-        with refuses("data") as caught:
-            run_to(tmp_path / "out", job_of(), resume=True, records=TrainingRecords.of(features, labels, classes=10))
-        assert not any(character.isdigit() for character in str(caught.value))
-    assert files(tmp_path / ".out.run") == before
-    run_to(tmp_path / "out", job_of(), resume=True)
-
-
-def test_a_model_at_out_is_not_replaced_unasked(tmp_path: Path) -> None:
-    out, job = tmp_path / "out", job_of()
-    run_to(out, job)
-    before = files(out)
-    with refuses("out"):
-        run_to(out, job, seed=2)
-    assert files(out) == before
-    with TrainingRun(out, job.settings(), streams=SecretStreams.from_seed(2), overwrite=True) as run:
-        job.run(private(), run=run)
-    assert files(out)["weights.safetensors"] != before["weights.safetensors"]
 
 
 def test_a_checkpoint_is_one_that_the_key_sealed(tmp_path: Path) -> None:
@@ -387,17 +344,6 @@ def test_a_checkpoint_is_one_that_the_key_sealed(tmp_path: Path) -> None:
         begin(tmp_path / "out", resume=True)
 
 
-def test_the_key_is_in_no_output(tmp_path: Path) -> None:
-    key = bytes(range(100, 132))
-    out, folder = tmp_path / "out", tmp_path / ".out.run"
-    with TrainingRun(out, job_of().settings(), streams=SecretStreams(bytearray(key), insecure_seed=False)) as run:
-        job_of().run(private(), run=_Unpublished(run))  # type: ignore[arg-type]
-    assert [name for name, content in files(folder).items() if key in content] == ["run.key"]
-    run_to(out, job_of(), resume=True)
-    assert not any(key in content for content in files(out).values())
-    assert set(files(out)) == {"model.json", "certificate.json", "weights.safetensors", "MODEL_CARD.md"}
-
-
 class _Unpublished:
     """A run whose publishing does nothing, as if it was killed there."""
 
@@ -406,44 +352,6 @@ class _Unpublished:
 
     def __getattr__(self, name: str) -> Any:
         return (lambda write: None) if name == "publish" else getattr(self._run, name)
-
-
-def test_the_key_is_gone_before_the_model_is_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    order = []
-    end, put = RunFolder.end_key, base_module.put_in_place
-    monkeypatch.setattr(RunFolder, "end_key", lambda folder: (order.append("end"), end(folder)))
-    monkeypatch.setattr(base_module, "put_in_place", lambda *given: (order.append("in place"), put(*given)))
-    job = job_of()
-    with (
-        TrainingRun(tmp_path / "out", job.settings()) as run,
-        (tmp_path / ".out.run" / "run.key").open("rb") as same_file,
-    ):
-        job.run(private(), run=run)
-        assert same_file.read() == bytes(33)
-    assert order == ["end", "in place"]
-    assert not (tmp_path / ".out.run").exists()
-
-
-def test_a_disk_that_is_full_at_a_checkpoint_keeps_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_to(tmp_path / "whole", job_of())
-    checkpoint_at(monkeypatch, {2, 4})
-
-    write = RunFolder.write
-
-    def full(folder: RunFolder, name: str, content: bytes) -> None:
-        if name == "run.state" and folder.has(name):
-            raise OSError(28, "No space left on device")
-        write(folder, name, content)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "write", full)
-        with pytest.raises(StorageError, match="No space left"):
-            run_to(tmp_path / "out", job_of())
-    with TrainingRun(tmp_path / "out", job_of().settings(), resume=True) as run:
-        assert run.load()[0] == 2
-    run_to(tmp_path / "out", job_of(), resume=True)
-    assert files(tmp_path / "out") == files(tmp_path / "whole")
-    load_trained(tmp_path / "out")
 
 
 def test_for_the_owner(tmp_path: Path) -> None:
@@ -461,20 +369,3 @@ def test_for_the_owner(tmp_path: Path) -> None:
     run_to(out, job_of(), resume=True)
     assert not any(key in content for content in files(out).values())
     assert set(files(out)) == {"model.json", "certificate.json", "weights.safetensors", "MODEL_CARD.md"}
-
-
-def test_a_failed_publish_keeps_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_to(tmp_path / "whole", job_of())
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(base_module, "put_in_place", full)
-        with pytest.raises(StorageError, match="No space left"):
-            run_to(tmp_path / "out", job_of())
-    assert not (tmp_path / "out").exists()
-    steps: list[int] = []
-    run_to(tmp_path / "out", job_of(), resume=True, progress=lambda stage, done, total: steps.append(done))
-    assert steps == [], "no step is done again"
-    assert files(tmp_path / "out") == files(tmp_path / "whole")

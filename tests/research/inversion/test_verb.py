@@ -97,10 +97,3 @@ def test_collapse_of_declared_plans(digits: Path, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     (record,) = read_records(tmp_path)
     assert (record.kind, record.private) == ("collapse", False)
-
-
-def test_collapse_of_a_release(digits: Path, released: Path) -> None:
-    outcome = privmix("attack", "collapse", str(released), "--data", str(digits))
-    assert outcome.code == 0, outcome.err
-    assert "poisson" in outcome.out
-    assert "neural collapse" in outcome.out

@@ -198,17 +198,6 @@ def test_total_a_record_that_is_not_finite_adds_zero(name: str, strategy: type[G
     assert not gradients.clipped_sum(x[1:2] * torch.nan, targets[1:2], SideInformation()).any()
 
 
-@pytest.mark.parametrize("what", ["scale", "centre", "perturbations"])
-@pytest.mark.parametrize("strategy", [LoopGradients, VmapGradients, ClosedFormGradients], ids=lambda s: s.name)
-def test_total_with_side_information(strategy: type[GradientStrategy], what: str) -> None:
-    x, targets = inputs("linear", 3, 2)
-    side, clipping = side_of("linear", what, 2), Clipping(0.3)
-    gradients = strategy_of("linear", strategy, clipping)
-    expected = naive_sum(build("linear"), x[:2], targets[:2], clipping, side)
-    x[2, 0, 3] = torch.inf
-    assert_close(gradients.clipped_sum(x, targets, side), expected)
-
-
 @pytest.mark.parametrize("kind", [FLAT, AUTOMATIC])
 @EVERY_PAIR
 def test_clipped_once_and_never_longer(name: str, strategy: type[GradientStrategy], kind: str) -> None:
@@ -376,12 +365,6 @@ def test_frozen_parameters_have_no_gradient() -> None:
     for strategy in STRATEGIES["cnn"]:
         found = strategy(model, FlatParameters(model), Clipping(0.1)).clipped_sum(x, targets, SideInformation())
         assert_close(found, expected)
-
-
-def test_closed_form_is_for_heads_that_are_trained_whole() -> None:
-    half = LinearHead(dim=3, classes=2)
-    half.head.bias.requires_grad_(False)
-    assert not fits_closed_form(half)
 
 
 def test_the_reference_itself() -> None:

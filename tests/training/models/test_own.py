@@ -17,24 +17,6 @@ from privmix.training.models.own import OwnNetwork, own_module
 from privmix.training.verify import NO_MODULE
 from tests.refusals import refuses
 
-
-class Sorting(nn.Module):
-    """Mixes records without any layer that is known to."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + 1e-3 * x.sort(0).values
-
-
-class Remembering(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("last", torch.zeros(4, 4, 4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.last.copy_(x.mean(0).detach())
-        return x
-
-
 SIDE, CLASSES = 6, 3
 
 
@@ -327,24 +309,3 @@ def test_tied_weights_are_kept() -> None:
 
     model = trained(Tied(), epochs=1)
     assert model.predict(images()[0]).shape == (120,)
-
-
-@pytest.mark.parametrize(
-    ("layer", "what"),
-    [
-        (nn.BatchNorm2d(4), "layer features.1 of the model: got 'BatchNorm2d'; allowed: GroupNorm"),
-        (Sorting(), "layer features.1 of the model: got 'Sorting'; allowed: a layer that treats each record alone"),
-        (Remembering(), "layer features.1 of the model: got 'Remembering'.*keeps nothing"),
-    ],
-)
-def test_layers_that_mix_records_or_keep_state_are_refused_by_name(layer: nn.Module, what: str) -> None:
-    with pytest.raises(InvalidInput, match=what):
-        wrapped(made(norm=layer))
-
-
-def test_the_folder_holds_no_code_and_no_place(tmp_path: Path) -> None:
-    source = tmp_path / "secret_place"
-    source.mkdir()
-    trained(f"torch:{written(source)}:Net", out=tmp_path / "model")
-    for file in (tmp_path / "model").iterdir():
-        assert b"secret_place" not in file.read_bytes()

@@ -232,19 +232,3 @@ def test_perturbations_lie_along_gradients_of_separate_public_batches(adaptive: 
     assert not torch.allclose(found[0], found[1])
     mean = torch.linspace(-1, 1, 43)
     assert torch.equal(method.combine(mean, 5), mean)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_a_resumed_run_repeats_the_rest(name: str) -> None:
-    model = mlp()
-    method = method_on(model, name)
-    advance(model, method, range(4))
-    weights, state = FlatParameters(model).get(), method.state_dict()
-    rest = advance(model, method, range(4, 7))
-    other = mlp(seed=5)
-    FlatParameters(other).set(weights)
-    resumed = method_on(other, name)
-    resumed.load_state_dict(state)
-    for (side, direction), (again, direction_again) in zip(rest, advance(other, resumed, range(4, 7)), strict=True):
-        assert same(side, again)
-        assert torch.equal(direction, direction_again)

@@ -170,11 +170,6 @@ def test_mixes_are_of_the_views_before_them() -> None:
             np.testing.assert_allclose(shares @ own.numpy(), target, atol=1e-4)
 
 
-def test_self_mixes_keep_the_label() -> None:
-    _, targets = images(ViewConfig.dp_mix_self(3, 4))(*(data := batch(8, LAYOUT.dim)))
-    assert (targets - torch.nn.functional.one_hot(data[1], CLASSES)[:, None]).abs().max() < 1e-6
-
-
 def test_cutmix_boxes_and_labels_by_area() -> None:
     height, width, sets = 6, 9, 3000
     members = torch.tensor([0.0, 1.0])[None, :, None, None, None].expand(sets, -1, 2, height, width)
@@ -211,18 +206,6 @@ def test_pure_diff_knows_nothing_of_the_record() -> None:
     assert torch.equal(views, other)
     assert torch.equal(targets, other_targets)
     assert not torch.equal(views, pipeline(x, labels, seeds + 1)[0])
-
-
-def test_presets_have_the_papers_numbers() -> None:
-    def counts(config: ViewConfig) -> tuple[int, int, int, int]:
-        return config.k_base, config.k_self, config.k_diff, config.views
-
-    assert counts(ViewConfig.plain()) == (1, 0, 0, 1)
-    assert counts(ViewConfig.self_aug()) == (16, 0, 0, 16)
-    assert counts(ViewConfig.dp_mix_self()) == (16, 16, 0, 32)
-    assert counts(ViewConfig.dp_mix_diff()) == (16, 18, 2, 36)
-    assert ViewConfig.pure_diff().k_base == 0
-    assert [part.name for part in ViewConfig.self_aug().augmentations] == ["flip", "crop"]
 
 
 def test_configs_are_checked() -> None:
