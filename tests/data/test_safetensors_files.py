@@ -89,21 +89,13 @@ def tensor(kind: str, shape: list[int], start: int, end: int) -> dict[str, Any]:
     "content",
     [
         b"",
-        b"\0" * 7,
-        raw({}),
         raw(b"Smith"),
         raw({}, length=2**63),
-        raw({}, length=100),
-        raw([1]),
-        raw({"x": tensor("F32", [1, 2], 0, 8)}),
-        raw({"x": tensor("F32", [1, 2], 0, 8), "y": tensor("I64", [1], 8, 16)}, b"\0" * 8),
         raw({"x": tensor("F32", [2**40, 2], 0, 8), "y": tensor("I64", [1], 8, 16)}, b"\0" * 16),
-        raw({"x": tensor("F32", [1, 2], 0, 8), "y": tensor("I64", [1], 4, 12)}, b"\0" * 12),
-        raw({"x": tensor("F32", [-1, 2], 0, 8), "y": tensor("I64", [1], 8, 16)}, b"\0" * 16),
         raw({"x": tensor("F8_E5M2", [1, 8], 0, 8), "y": tensor("I64", [1], 8, 16)}, b"\0" * 16),
         raw({"x": tensor("F32", [0, 2**40], 0, 0), "y": tensor("I64", [0], 0, 0)}),
     ],
-    ids=range(14),
+    ids=range(6),
 )
 def test_damaged_headers(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "d.safetensors"

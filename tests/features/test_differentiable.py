@@ -11,11 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from privmix.features.base import Extractor, get_extractor
-from privmix.features.dense_scattering import DenseScattering
 from privmix.features.identity import Pixels
 from privmix.features.projected import Projected
-from privmix.features.scattering import Scattering, scatter_fft
-from privmix.features.wavelets import filter_bank
+from privmix.features.scattering import Scattering
 from tests.features.models import save_vision
 from tests.features.test_module import IMAGE, convolutions, program
 from tests.refusals import refuses
@@ -72,18 +70,6 @@ def test_equals_the_extractor_and_has_its_slopes(name: str, tmp_path: Path) -> N
     # Resizing cuts what overshoots [0, 1]: stay away from such kinks.
     inner = 0.3 + 0.4 * images if name == "vision" else images
     assert slope_error(features, torch.from_numpy(inner), 1e-3) < 2e-2
-
-
-def test_dense_gradients_are_those_of_the_definition() -> None:
-    """In double precision the definition's gradient is exact to 1e-10; the dense products are in single."""
-    images = torch.rand(2, 12, 9, generator=torch.Generator().manual_seed(1))
-    bank = filter_bank(12, 9)
-    weights = torch.randn(2, *bank.output_shape, generator=torch.Generator().manual_seed(3))
-    exact = images.double().requires_grad_()
-    (expected,) = torch.autograd.grad((scatter_fft(exact, bank) * weights).sum(), exact)
-    leaf = images.clone().requires_grad_()
-    (found,) = torch.autograd.grad((DenseScattering(bank).differentiable(leaf) * weights).sum(), leaf)
-    assert (found - expected).abs().max() < 1e-4 * expected.abs().max()
 
 
 def test_a_black_image_has_finite_gradients() -> None:

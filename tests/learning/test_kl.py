@@ -74,15 +74,6 @@ def test_the_seed_alone_decides() -> None:
     assert np.abs(coefficients(release, seed=2) - first).max() > 1e-3
 
 
-def test_initial_weights_follow_the_default_law() -> None:
-    # Uniform within 1/sqrt(fan-in): 100,000 draws have a standard deviation within 1% of bound/sqrt(3)
-    # except with probability below 1e-11 (its own relative deviation is 0.0014).
-    layer = torch.nn.Linear(10_000, 10)
-    networks.initialise(layer, torch.Generator().manual_seed(0))
-    assert layer.weight.abs().max() <= 0.01
-    assert abs(layer.weight.std().item() / (0.01 / math.sqrt(3)) - 1) < 0.01
-
-
 @pytest.mark.parametrize(("epochs", "drops"), [(200, [80, 120, 160]), (30, [12, 18, 24]), (5, [2, 3, 4])])
 def test_learning_rate_schedule(monkeypatch: pytest.MonkeyPatch, epochs: int, drops: list[int]) -> None:
     rates: list[float] = []

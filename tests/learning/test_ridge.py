@@ -128,46 +128,6 @@ def test_large_releases_hold_out_one_half() -> None:
     assert ridge._folds(parts, 10) == [slice(1500, 3000)]
 
 
-def chosen(means: NDArray[np.float64], spread: float, *, common: float = 0.0, mixes_all_classes: bool = True) -> float:
-    """The choice for mean losses on the grid (W = 0 last); single ones differ by +-spread, falling, and +-common."""
-    trials = []
-    for _ in range(10):
-        signs = np.tile([1.0, -1.0, 1.0, -1.0], 3)[:10], np.tile([1.0, 1.0, -1.0, -1.0], 3)[:10]
-        losses = means[:, None] + common * signs[1] + spread * np.outer(np.linspace(1, 0, len(means)), signs[0])
-        trials.append(ridge._Trial(losses))
-    rows = CentredRows(np.zeros((100, 3), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
-    return ridge._choose(trials, rows, mixes_all_classes)
-
-
-def curve(minimum: float, at: int = 20) -> NDArray[np.float64]:
-    """Losses over the grid with ``minimum`` at grid point ``at``, then 1.0 for W = 0."""
-    points = np.arange(len(ridge._GRID))
-    return np.append(minimum + 1e-3 * (points - at) ** 2, 1.0)
-
-
-# Grid point 20 of 41 is 10^-2.5; nine tenths of the rows were fitted.
-@pytest.mark.parametrize(("minimum", "factor"), [(0.05, 0.25), (0.2, 0.5), (1 / 3, 1.0), (0.5, 2.0), (0.8, 2.0)])
-def test_choice_shrinks_less_the_better_the_records_are_told_apart(minimum: float, factor: float) -> None:
-    assert chosen(curve(minimum), 0.0) == pytest.approx(0.9 * factor * 10**-2.5)
-    assert chosen(curve(minimum), 0.0, mixes_all_classes=False) == pytest.approx(0.9 * 2 * 10**-2.5)
-
-
-def test_choice_never_takes_a_loss_below_zero() -> None:
-    means = curve(0.5)
-    means[:10] = -np.arange(10, 0, -1)
-    falling = np.append(np.linspace(-5, 0.9, len(ridge._GRID)), 1.0)
-    assert chosen(means, 0.0) == pytest.approx(0.9 * 2 * 10**-2.5)
-    assert chosen(falling, 0.0, mixes_all_classes=False) > 1e-2
-
-
-def test_choice_avoids_small_regularisation_when_its_loss_is_uncertain() -> None:
-    assert chosen(curve(0.5), 3.0) > 1.5 * chosen(curve(0.5), 0.0)
-
-
-def test_choice_ignores_what_varies_for_every_regularisation_alike() -> None:
-    assert chosen(curve(0.5), 3.0, common=30.0) == pytest.approx(chosen(curve(0.5), 3.0))
-
-
 def test_too_few_rows_take_the_documented_default() -> None:
     (x, y), _ = digits()
     few: dict[str, Any] = {"noise": 0.001, "label_noise": 0.0, "degree": 144}

@@ -318,9 +318,6 @@ def test_a_plan_that_is_calibrated_otherwise_is_another_setting(
     run_to(tmp_path / "out", job_of(), resume=True)
 
 
-# One key, one dataset.
-
-
 def test_a_checkpoint_is_one_that_the_key_sealed(tmp_path: Path) -> None:
     """From other weights the noise of a step would be added to another sum; the checkpoint's own hash is no secret."""
     file = left_by_a_kill(tmp_path / "out") / "run.state"
