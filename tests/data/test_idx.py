@@ -105,12 +105,3 @@ def test_labels_that_are_missing(tmp_path: Path) -> None:
     (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(StorageError, match="the labels of train-images"):
         open_dataset(tmp_path)
-
-
-def test_mnist(data_root: Path) -> None:
-    train = open_dataset(data_root / "mnist")
-    assert (train.schema.records, train.schema.input_shape) == (60_000, (28, 28))
-    data = train.read()
-    assert np.bincount(data.y).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert abs(data.x.mean() / 255 - 0.1307) < 1e-4
-    assert open_dataset(data_root / "mnist", split="test").schema.records == 10_000
