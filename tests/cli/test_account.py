@@ -59,15 +59,6 @@ def test_documented_lines(line: str, key: str, expected: str) -> None:
     assert {"epsilon", "noise_multiplier"} <= set(result)
 
 
-def test_published_figures_are_marked() -> None:
-    line = "account --design hierarchical:mixup_degree=64 --classes 100 --records 50000 --noise-multiplier 1.26"
-    line += " --accountant as_published --json"
-    result = account(line)
-    assert result["is_upper_bound"] is False
-    assert "understates" in result["note"]
-    assert result["epsilon"] == pytest.approx(1.0, abs=0.01)
-
-
 def test_laplace_noise_has_a_pure_price_under_both_relations() -> None:
     line = "account --design fixed:mixup_degree=4,noise=laplace --records 500 --noise-multiplier 2 --json"
     found = {one: account(f"{line} --delta 0 --accountant pure --adjacency {one}") for one in PURE}
@@ -145,14 +136,8 @@ def test_poisoning_refuses_what_does_not_fit(line: str, flag: str) -> None:
     [
         ("account --noise-multiplier 1", ["--records", "record count"]),
         ("account --records 100", ["exactly one"]),
-        ("account --records 100 --epsilon 0", ["epsilon", "> 0"]),
-        ("account --design poisson:mixup_degree=11 --records 10 --epsilon 1", ["mixup_degree", "11", "10"]),
         ("account --design magic --records 100 --epsilon 1", ["design", "poisson"]),
         ("account --accountant magic --records 100 --epsilon 1", ["accountant", "pld"]),
-        (
-            "account --design hierarchical:mixup_degree=64 --records 1000 --noise-multiplier 1 --accountant rdp",
-            ["no Renyi bound"],
-        ),
         ("account --records many --epsilon 1", ["records"]),
         ("nonsense", ["nonsense"]),
     ],
@@ -211,10 +196,6 @@ def test_a_release_is_priced_for_somebody_with_several_records(tmp_path: Path) -
     assert said["person_epsilon"] > 4 * said["epsilon"]
     said = account(f"account --release {persons} --records-per-person 4 --json")
     assert said["person_epsilon"] == said["epsilon"]
-    assert "one person" not in privmix("account", "--release", str(records)).out
-    shown = " ".join(privmix("account", "--release", str(persons), "--records-per-person", "4").out.split())
-    assert "add_remove, one person with all of their records" in shown
-    assert "a person with all records" in shown
 
 
 def test_a_private_count_leaves_no_price_for_several_records(tmp_path: Path) -> None:

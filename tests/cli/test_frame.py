@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import re
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from privmix._registry import behind
 from privmix.cli import main
 from privmix.cli.app import VERBS
 from privmix.cli.frame import EVERY_COMMAND, example_of
 from privmix.errors import REFUTED, InvalidInput, PrivmixError, StorageError
-from privmix.named import keys
-from privmix.options import in_order
 from tests.cli.helpers import privmix
 from tests.golden.help import verbs
 
@@ -28,7 +22,6 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "privmix"
 # Python's names of types, and words of Typer for them.
 TYPES = re.compile(r"<\w+>|\b(bool|str|int|float|list\[|PosixPath|INTEGER|None)\b")
-MOST_WORDS = 12
 READERS = ["Start", "Publish", "Use", "Review", "Share", "Research"]
 
 
@@ -65,28 +58,6 @@ def test_help_is_one_screen_and_all_of_it_is_there_when_asked(words: tuple[str, 
         assert all(re.search(rf"^  {flag}\b", text, re.MULTILINE) for flag in options_of(command))
     # Options that matter are about a dozen.
     assert short.count("\n  --") <= 22
-
-
-def texts_of(command: Any) -> Iterator[tuple[str, str]]:
-    """Name and text of each option, and of each key of an option that takes NAME:KEY=VALUE."""
-    yield from ((one.name, (one.help or "").partition(" Names: ")[0]) for one in command.params)
-    for item in in_order(command.callback.asked) if hasattr(command.callback, "asked") else ():
-        kinds = behind(item.metadata["kinds"]) if "kinds" in item.metadata else {}
-        for one in [item, *(key for name in kinds for key in keys(kinds[name]))]:
-            yield one.name, one.metadata["help"]
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_help_texts_are_short(words: tuple[str, ...]) -> None:
-    command = COMMANDS[words]
-    head, *paragraphs = inspect.cleandoc(command.help).split("\n\n")
-    assert len(head.split()) <= MOST_WORDS
-    assert head.endswith(".")
-    assert len([one for one in paragraphs if not one.startswith("Example")]) <= 1
-    for name, text in texts_of(command):
-        if name not in ("install_completion", "show_completion"):
-            assert len(text.split()) <= MOST_WORDS, (name, text)
-            assert text[0].isupper(), (name, text)
 
 
 def test_every_command_is_in_one_group_and_has_the_frame_s_options() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from privmix.certificate import PrivateKey
 from tests.cli.helpers import privmix
 
 SAID = "add_remove, one person with all of their records"
@@ -51,36 +50,3 @@ def test_verbs_name_the_unit(made: dict[str, Any], name: str, tmp_path: Path) ->
     page = (tmp_path / "r.html").read_text()
     assert "one person, with all records" in page
     assert "that a person is in the data" in page
-
-
-def test_what_lies_in_the_folder_names_the_unit(made: dict[str, Any]) -> None:
-    folder = made["persons"][0]
-    assert f"adjacency `add_remove`, {SAID.partition(', ')[2]}" in (folder / "README.md").read_text()
-    assert any(SAID in file.read_text() for file in folder.glob("*.json") if file.name != "certificate.json")
-
-
-def test_a_signature_is_for_the_unit(made: dict[str, Any], tmp_path: Path) -> None:
-    key = PrivateKey.new()
-    key.write(tmp_path / "k.pem")
-    (tmp_path / "k.pub.pem").write_bytes(key.public.to_pem())
-    for name in ("persons", "model"):
-        said("sign", str(made[name][0]), "--key", str(tmp_path / "k.pem"))
-        assert ": checked" in said("verify", str(made[name][0]), "--key", str(tmp_path / "k.pub.pem"))
-
-
-def test_canaries_are_persons(made: dict[str, Any], tmp_path: Path) -> None:
-    """From a store, told as persons, in the report, too; refused before a charge where nobody said whose."""
-    folder = made["model"][0]
-    line = ["audit", str(folder), "--data", str(folder.parent / "d.csv"), "--canaries", "6", "--columns", "a,b"]
-    line += ["--label-column", "y"]
-    outcome = privmix(*line)
-    assert (outcome.code, len(outcome.err.splitlines())) == (2, 1)
-    assert "allowed: the column of persons" in outcome.err, outcome.err
-    more = ["--person", "who", "--record", str(tmp_path / "R"), "--seed", "1"]
-    outcome = privmix(*line, *more, "--canaries", "6:canary_records=3", "--store", str(tmp_path / "S"))
-    assert outcome.code in (0, 4), outcome.err
-    told = " ".join(outcome.out.split())
-    assert "of 6 canary persons (planted canary persons with 3 records each in one DP-SGD run" in told
-    assert "A canary is one person" in told
-    said("report", str(tmp_path / "R"), str(folder), "--for", "owner", "--out", str(tmp_path / "r.html"))
-    assert "canary persons with 3 records each" in (tmp_path / "r.html").read_text()

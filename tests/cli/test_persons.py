@@ -9,18 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.data import open_dataset
 from privmix.data.persons import persons_in_column
 from tests.cli.helpers import Outcome, privmix, refused
-from tests.jobs.persons_data import CLASSES, PERSONS, RECORDS, SECRET, frame, given, images
+from tests.jobs.persons_data import PERSONS, RECORDS, SECRET, frame, given, images
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 BUDGET = ["--epsilon", "30", "--delta", "1e-3", "--records", str(PERSONS), "--classes", "well,ill"]
-RELEASE = ["release", "--features", "identity", "--design", "moments", "--rows", "20", "--clip-norm", "2", *BUDGET]
-TRAIN = ["train", "--features", "identity", "--epochs", "1", "--batch-size", "10", *BUDGET]
-VERBS = pytest.mark.parametrize("verb", [RELEASE, TRAIN], ids=["release", "train"])
 
 
 def said(kind: str, folder: Path, data: Any = None) -> list[str]:
@@ -32,58 +28,6 @@ def said(kind: str, folder: Path, data: Any = None) -> list[str]:
 def silent(outcome: Outcome) -> None:
     assert SECRET not in outcome.out + outcome.err
     assert str(RECORDS) not in (outcome.out + outcome.err).split()
-
-
-@VERBS
-def test_files_of_persons(verb: list[str], tmp_path: Path) -> None:
-    outcome = privmix(*verb, *said("csv", tmp_path), "--out", str(tmp_path / "OUT"))
-    assert outcome.code == 0, outcome.err
-    silent(outcome)
-    assert "person" in outcome.out + outcome.err
-    verified = privmix("verify", str(tmp_path / "OUT"))
-    assert verified.code == 0, verified.err
-    silent(verified)
-
-
-def test_folders_of_images_of_persons(tmp_path: Path) -> None:
-    images(tmp_path / "scans", frame())
-    flags = ["--data", str(tmp_path / "scans"), "--image-size", "6", "--colour", "grey", "--features", "pixels"]
-    outcome = privmix(*RELEASE, *flags, "--person", rf"pattern=({SECRET}\d+)_", "--out", str(tmp_path / "OUT"))
-    assert outcome.code == 0, outcome.err
-    silent(outcome)
-
-
-@VERBS
-def test_errors_name_flags_and_nobody(verb: list[str], tmp_path: Path) -> None:
-    data = said("csv", tmp_path)
-    for more, words in (
-        (["--person", "whose"], ["--person", "whose"]),
-        (["--person", "pattern=(.)"], ["--person", "folders of images"]),
-        (["--person", "who:missing=some"], ["--person"]),
-        (["--per-person", "0"], ["--per-person"]),
-    ):
-        outcome = privmix(*verb, *data, *more, "--out", str(tmp_path / "OUT"))
-        refused(outcome, *words)
-        silent(outcome)
-    alone = privmix(*verb, *data[:2], "--columns", "a,b,c", "--per-person", "2", "--out", str(tmp_path / "OUT"))
-    refused(alone, "--per-person", "--person")
-
-
-def test_new_records_may_have_the_column(tmp_path: Path) -> None:
-    data = said("csv", tmp_path)
-    for verb, out in ((RELEASE, "REL"), (TRAIN, "MODEL")):
-        assert privmix(*verb, *data, "--out", str(tmp_path / out)).code == 0
-    assert privmix("fit", str(tmp_path / "REL"), "--out", str(tmp_path / "FIT")).code == 0
-    # It is no feature of the release or model: the columns of the inputs are named.
-    place = data.index("--person")
-    data = [*data[:place], *data[place + 2 :], "--columns", "a,b,c"]
-    for model in ("FIT", "MODEL"):
-        outcome = privmix("evaluate", str(tmp_path / model), *data, "--json")
-        assert outcome.code == 0, outcome.err
-        assert json.loads(outcome.out)["accuracy"] > 0.7
-        outcome = privmix("predict", str(tmp_path / model), *data, "--out", str(tmp_path / f"{model}.csv"))
-        assert outcome.code == 0, outcome.err
-        assert len((tmp_path / f"{model}.csv").read_text().splitlines()) == RECORDS + 1
 
 
 def test_a_specification_leaves_the_column_out(tmp_path: Path) -> None:
@@ -121,52 +65,6 @@ def test_a_check_counts_persons_for_their_owner(tmp_path: Path) -> None:
 def parted(folder: Path, data: list[str], ending: str, *more: str) -> Outcome:
     places = [f"--public={folder / 'public'}{ending}", f"--private={folder / 'private'}{ending}"]
     return privmix("split", *data, *places, "--classes", "well,ill", *more)
-
-
-@pytest.mark.parametrize(("kind", "how"), [("csv", "per-class"), ("jsonl", "uniform"), ("npz", "uniform")])
-def test_a_person_is_never_parted(kind: str, how: str, tmp_path: Path) -> None:
-    data = frame(more=[50])
-    count = ["--count", "4" if how == "uniform" else "2"]
-    outcome = parted(tmp_path, said(kind, tmp_path, data), ".npz", *count, "--how", how, "--seed", "2", "--json")
-    assert outcome.code == 0, outcome.err
-    assert SECRET not in outcome.out + outcome.err
-    public, private = (open_dataset(tmp_path / f"{name}.npz").read() for name in ("public", "private"))
-    assert len(public) + len(private) == len(data)
-    assert "who.npy" not in np.load(tmp_path / "public.npz").files
-    # Inputs tell who somebody is; those of the person with fifty are the first record's.
-    whose = [{name for x in part.x for name in owners(data, x)} for part in (public, private)]
-    left = persons_in_column(tmp_path / "private.npz", "who")
-    assert len(np.unique(left)) == PERSONS + 1 - 4
-    several = whose[0] & whose[1]
-    # Only copies may be on both sides.
-    assert several <= set(owners(data, data[["a", "b", "c"]].iloc[0].to_numpy()))
-    assert len(whose[0] - several) <= 4
-    for name in ("public", "private"):
-        assert SECRET.encode() not in (tmp_path / f"{name}.npz").read_bytes()
-    if how == "per-class":
-        firsts = data.drop_duplicates("who").set_index("who")["label"]
-        drawn = [firsts[name] for name in whose[0] - several]
-        assert max(drawn.count(name) for name in CLASSES) <= 2
-    assert (
-        privmix(
-            *RELEASE, "--data", str(tmp_path / "private.npz"), "--person", "who", "--out", str(tmp_path / "OUT")
-        ).code
-        == 0
-    )
-
-
-def owners(data: Any, x: Any) -> list[str]:
-    same = (data[["a", "b", "c"]].to_numpy(np.float32) == np.asarray(x, np.float32)).all(axis=1)
-    return list(data["who"][same])
-
-
-def test_tables_are_parted_by_persons(tmp_path: Path) -> None:
-    data = said("csv", tmp_path)
-    outcome = parted(tmp_path, [*data, "--table-columns", "a,b"], ".jsonl", "--share", "0.2", "--how", "uniform")
-    assert outcome.code == 0, outcome.err
-    lines = [json.loads(line) for line in (tmp_path / "private.jsonl").read_text().splitlines()]
-    assert len({line["who"] for line in lines}) == PERSONS - 6
-    assert not any("who" in json.loads(line) for line in (tmp_path / "public.jsonl").read_text().splitlines())
 
 
 def test_shares_that_leave_nobody_are_refused_and_count_nobody(tmp_path: Path) -> None:

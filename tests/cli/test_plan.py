@@ -90,35 +90,6 @@ def test_the_table_says_the_same_with_flags_that_release_takes(small: dict[str, 
         assert dry.code == 0, (line, dry.err)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"epsilon": "0"}, ["epsilon", "> 0"]),
-        ({"dim": None}, ["--dim", "--assume proxy"]),
-        ({"assume": "attainable=1"}, ["--assume attainable", "< 1"]),
-        ({"assume": "attainabel=1"}, ["--assume", "nearest: attainable"]),
-        ({"assume": "proxy_classes=2"}, ["--assume proxy_classes"]),
-        ({"assume": "records_per_person=some"}, ["--assume records_per_person", "a number of records"]),
-    ],
-)
-def test_bad_figures(changes: dict[str, str | None], words: list[str]) -> None:
-    refused(plan(**changes), *words)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"records": "1"}, pytest.param({"classes": "70"}, marks=pytest.mark.thorough)],
-    ids=str,
-)
-def test_few_records_can_be_planned_for(changes: dict[str, str]) -> None:
-    """More features than rows, or classes than records: least squares has no theory there, but designs compare."""
-    outcome = plan("--json", **changes)
-    assert outcome.code == 0, outcome.err
-    content = json.loads(outcome.out)
-    assert (content["linear_regression"] is None) == ("classes" not in changes)
-    assert all(0 <= value <= 1 for value in content["predicted"].values())
-
-
 @pytest.mark.parametrize("kind", ["npz", "csv"])
 def test_a_public_dataset_as_proxy(kind: str, tmp_path: Path) -> None:
     make = csv if kind == "csv" else save
@@ -177,27 +148,6 @@ def test_auto_chooses_and_says_why(data: Path, tmp_path: Path) -> None:
     # The picture is part of what was hashed.
     (out / "predictions.svg").write_bytes((out / "predictions.svg").read_bytes() + b" ")
     assert privmix("verify", str(out)).code == 2
-
-
-def test_records_per_person_are_for_persons(data: Path, tmp_path: Path) -> None:
-    outcome = release(data, tmp_path / "REL", design="auto", assume="records_per_person=3")
-    refused(outcome, "--assume records_per_person", "--person")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_auto_says_how_many_records_persons_were_taken_to_have(tmp_path: Path) -> None:
-    """In the choice that is on record; of public quantiles, in whatever order they are said."""
-    x, y = clusters(120, 0)
-    np.savez(tmp_path / "visits.npz", x_train=x, y_train=y, who_train=np.arange(120) % 40)
-    out = tmp_path / "REL"
-    line = {"design": "auto", "records": "40", "person": "who", "assume": "records_per_person=4|1"}
-    outcome = release(tmp_path / "visits.npz", out, **line)
-    assert outcome.code == 0, outcome.err
-    choice = json.loads((out / "certificate.json").read_text())["choice"]
-    assert choice["records_per_person"] == [1, 4]
-    assert any("1, 4 records" in reason for reason in choice["reasons"])
-    verified = privmix("verify", str(out))
-    assert verified.code == 0, verified.err
 
 
 def test_auto_with_a_proxy_of_other_features(data: Path, tmp_path: Path) -> None:

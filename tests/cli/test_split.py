@@ -33,14 +33,3 @@ def test_both_files_are_datasets(data: Path, tmp_path: Path) -> None:
     again = privmix("split", "--data", str(data), "--share", "0.1", *places)
     assert again.code == 2
     assert "does not exist yet" in again.err
-
-
-@pytest.mark.parametrize(
-    ("options", "words"), [(["--share", "0.1", "--count", "2"], "exactly one"), (["--count", "31"], "each side")]
-)
-def test_bad_input_leaves_nothing(data: Path, tmp_path: Path, options: list[str], words: str) -> None:
-    places = "--public", str(tmp_path / "p.npz"), "--private", str(tmp_path / "q.npz")
-    outcome = privmix("split", "--data", str(data), *places, *options)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert words in outcome.err
-    assert [path.name for path in tmp_path.iterdir()] == ["all.npz"]

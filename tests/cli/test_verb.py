@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import runpy
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
@@ -87,40 +85,6 @@ def test_a_command_gets_what_was_said() -> None:
     assert found == Learn(
         Path("x"), out=Path("y"), number_columns="a,b", amp=True, epochs=3.0, rows=8, ledger="l", chart=False
     )
-
-
-OUTSIDE = """
-from dataclasses import dataclass, field
-from privmix.designs import Poisson
-from privmix.plans.registry import register
-
-@register
-@dataclass(frozen=True)
-class Rare(Poisson):
-    name = "rare"
-    rarity: float = field(default=0.25, metadata={"help": "Rare: how rare."})
-"""
-
-
-@pytest.fixture
-def outside(tmp_path: Path) -> dict[str, str]:
-    """The environment in which a package with a design of its own is installed."""
-    (tmp_path / "rare.py").write_text(OUTSIDE)
-    installed = tmp_path / "rare-1.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: rare\nVersion: 1\n")
-    (installed / "entry_points.txt").write_text("[privmix.designs]\nrare = rare\n")
-    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "TERM": "dumb"}
-
-
-def test_a_design_from_elsewhere_has_its_options_in_help(outside: dict[str, str]) -> None:
-    program = "from privmix.cli.main import run; import sys; sys.exit(run(['release', '--help-all']))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=outside, check=False)
-    assert done.returncode == 0, done.stderr
-    panel = done.stdout.split("--design rare:KEY=VALUE")[1].split("--design")[0]
-    assert "rarity" in panel
-    assert "Rare: how rare." in panel
 
 
 def test_the_package_runs_as_a_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

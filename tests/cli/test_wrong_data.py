@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,10 @@ from tests.cli.datasets import (
     CLASSES,
     Data,
     columns_csv,
-    evaluate,
     image_folder,
     release,
-    table,
 )
-from tests.cli.helpers import SECRET, privmix, refused
+from tests.cli.helpers import SECRET, refused
 
 
 @pytest.fixture
@@ -36,11 +33,7 @@ def nothing_made(tmp_path: Path) -> bool:
         (["--label-column", "nothing"], ["label column", "nothing"]),
         (["--label-column", "label", "--classes", "well,unwell"], ["label", "--classes", "private"]),
         (["--features", "minilm", "--columns", "a,b"], ["--columns", "texts"]),
-        (["--features", "magic"], ["features", "minilm"]),
-        (["--features", "vision"], ["vision:MODEL"]),
         (["--image-size", "8"], ["--image-size"]),
-        (["--split", "val"], ["split", "val"]),
-        (["--engine", "local:memory_gb=nan"], ["--engine memory_gb"]),
         (["--engine", "local:address=x:1"], ["--engine", "memory_gb, workers for local"]),
     ],
     ids=lambda given: "-".join(given) if isinstance(given, list) else None,
@@ -84,33 +77,6 @@ def test_classes_are_never_taken_from_labels(source: Path, tmp_path: Path) -> No
     assert release(given, tmp_path / "REL").code == 0
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        ({"ward": {"categories": ["A", "B"]}, "weight": {"range": [0, 1]}}, ["weight"]),
-        ("no JSON", ["JSON"]),
-    ],
-    ids=["missing-column", "text"],
-)
-def test_a_wrong_table_specification(source: Path, tmp_path: Path, columns: object, words: list[str]) -> None:
-    data = table(source)
-    (source / "spec.json").write_text(columns if isinstance(columns, str) else json.dumps(columns))
-    refused(release(data, tmp_path / "REL"), *words)
-    assert nothing_made(tmp_path)
-
-
-def test_missing_files(source: Path, tmp_path: Path) -> None:
-    data = table(source)
-    out = tmp_path / "REL"
-    refused(release(data, out, features=f"tabular:{source}/none.json"), "none.json", code=1)
-    refused(release(data, out, train=f"{source}/none-*.csv"), "none-*.csv", code=1)
-    refused(release(data, out, "--classes", f"@{source}/none.txt"), "none.txt", code=1)
-    refused(release(data, out, features=f"text:{source}/none"), "model", "folder that exists")
-    refused(release(data, out, train="memory://nothing/here.csv"), "memory://nothing/here.csv", code=1)
-    refused(release(data, out, train="nowhere://user:pass@host/x.csv"), "nowhere://host")
-    assert nothing_made(tmp_path)
-
-
 def test_a_damaged_image_is_not_named(source: Path, tmp_path: Path) -> None:
     data = image_folder(source)
     victim = sorted((source / "train" / "ill").iterdir())[5]
@@ -119,18 +85,3 @@ def test_a_damaged_image_is_not_named(source: Path, tmp_path: Path) -> None:
     refused(outcome)
     assert victim.stem not in outcome.err
     assert nothing_made(tmp_path)
-
-
-def test_evaluate_says_what_does_not_fit(source: Path, tmp_path: Path) -> None:
-    data = table(source)
-    out, model = tmp_path / "REL", tmp_path / "MODEL"
-    assert release(data, out).code == 0
-    assert privmix("fit", str(out), "--out", str(model)).code == 0
-    before = sorted(model.rglob("*"))
-    (source / "data" / "test.csv").write_text(f"name,age,ward,state\nx,3,A,{SECRET}\n")
-    refused(evaluate(data, model), "label", "private")
-    (source / "data" / "test.csv").write_text("name,age,state\nx,3,well\n")
-    refused(evaluate(data, model), "ward")
-    refused(evaluate(data, model, "--columns", "name"), "--columns")
-    refused(evaluate(data, model, "--features-model", str(source)), "--features-model")
-    assert sorted(model.rglob("*")) == before

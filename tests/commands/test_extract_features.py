@@ -34,10 +34,6 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "d.parquet"
 
 
-def arrays(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((folder / "data").iterdir())}
-
-
 def test_a_release_takes_what_was_made(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = pm.release(data, **WISHES, **BUDGET, seed=3, out=tmp_path / "A")
     found = pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
@@ -132,11 +128,6 @@ def test_data_that_change_while_they_are_read_make_no_store(
     assert set(os.listdir(tmp_path)) == {"d.parquet"}
 
 
-def test_a_stores_records_are_not_shown(data: Path, tmp_path: Path) -> None:
-    pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
-    assert repr(FeatureStore.open(tmp_path / "STORE")) == "<FeatureStore>"
-
-
 def test_a_store_is_not_made_in_what_others_get(data: Path, tmp_path: Path) -> None:
     pm.release(data, **WISHES, **BUDGET, out=tmp_path / "REL")
     with refuses("out"):
@@ -170,23 +161,6 @@ def test_a_cluster_makes_the_same_release(data: Path, tmp_path: Path, monkeypatc
         json.loads((tmp_path / "B" / "certificate.json").read_text())["files"]
         == json.loads((tmp_path / "A" / "certificate.json").read_text())["files"]
     )
-
-
-def test_an_address_is_read_in_place_to_the_same_store_and_release(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
-    monkeypatch.setattr("privmix.scratch.ScratchFolder.__init__", lambda *_: pytest.fail("a copy was made"))
-    files._hashes.clear()
-    place = f"local://{data}"
-    pm.extract_features(data, **WISHES, out=tmp_path / "HERE")
-    pm.extract_features(place, **WISHES, out=tmp_path / "THERE")
-    for name in ("features.npy", "labels.npy"):
-        assert (tmp_path / "THERE" / name).read_bytes() == (tmp_path / "HERE" / name).read_bytes()
-    here, there = (
-        pm.release(one, **WISHES, **BUDGET, seed=3, out=tmp_path / name) for one, name in ((data, "A"), (place, "B"))
-    )
-    assert there.x.tobytes() == here.x.tobytes()
 
 
 def test_an_object_that_changes_while_it_is_read_publishes_nothing(

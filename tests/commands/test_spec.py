@@ -22,7 +22,6 @@ from privmix.features.tabular import DRAFTED, Tabular
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 
-SECRET = "Zq7Secret"
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 NAMES = ["id", "age", "sex", "stage", "admitted", "smoker", "ill"]
 SAID = [
@@ -308,18 +307,6 @@ def test_a_trained_model_says_it_too() -> None:
         assert ("drafted by looking at the private records" in statements) is look
         assert ("the feature extractor and the initial weights" in statements) is not look
         pm.verify(out)
-
-
-def test_a_look_leaves_texts_with_decimal_commas_as_they_are() -> None:
-    """A category that is drafted is one that a release finds: there the mark counts in columns of numbers alone."""
-    rows = [f"{row % 9},5;{('1,5', '2.5', 'nil')[row % 3]};{('yes', 'no')[row % 2]}" for row in range(60)]
-    Path("d.csv").write_text("dose;code;label\n" + "\n".join([*rows, "-9,9;1,5;yes"]) + "\n")
-    columns = pm.Columns(csv="separator=;,decimal=comma")
-    found = pm.spec("d.csv", look=True, csv="separator=;,decimal=comma", missing="dose=-9.9")
-    assert found.columns["code"] == {"categories": ["1,5", "2.5", "nil"]}
-    assert found.columns["dose"] == {"range": [0, 9], "missing": "indicator", "missing_tokens": ["-9.9"]}
-    checked = pm.check("d.csv", features=found.extractor(), classes=["yes", "no"], columns=columns)
-    assert dict(checked.counts) == {("dose", "missing: has a separate feature", False): 1}
 
 
 def test_columns_of_a_draft_that_looked_say_so_by_themselves() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import privmix as pm
 from privmix.data import embedded_digits
 from privmix.features.scattering import Scattering
 from privmix.jobs.fitting import encoded
-from privmix.jobs.inspection import folder_guarantee
 from privmix.jobs.release_folder import Release
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
@@ -104,37 +102,6 @@ def test_the_command_line_tells_of_the_best_epoch(release: Release, tmp_path: Pa
     kept = json.loads((tmp_path / "MODEL" / "model.json").read_text())
     assert "accuracy" not in json.dumps(kept)
     assert kept["params"]["augment"] == "flip"
-
-
-def test_model_card_inspection_and_report_state_the_sizes_of_classes_in_the_same_words(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    x = generator.uniform(-0.5, 0.5, (2_000, 4)).astype(np.float32)
-    y = (np.arange(2_000) < 240).astype(np.int64)
-    given: dict[str, Any] = {"classes": ["no", "yes"], "epsilon": 2, "delta": 1e-5, "features": "identity", "seed": 1}
-    for design in ("moments", "class-moments", "three-stage"):
-        made = pm.release((x, y), design=design, **given)
-        said, always = pm.fit(made).details
-        folder = made.save(tmp_path / design)
-        assert f"\n{said}\n{always}\n" in (folder / "README.md").read_text()
-        assert pm.inspect(folder).facts["class shares"] == f"{said}; {always}"
-        assert folder_guarantee(folder).content["shares"] == [said, always]
-        found = re.findall(r"(no|yes) about ([\d.]+)%", said)
-        (error,) = re.findall(r"\(each give or take ([\d.]+)\)", said)
-        assert [name for name, _ in found] == ["no", "yes"]
-        for (_, share), real in zip(found, (88, 12), strict=True):
-            # A deviation is half of what is stated, about.
-            assert abs(float(share) - real) < 3.5 * float(error) < 35
-        assert f"{found[0][1]}%" in always
-        assert float(found[0][1]) + float(found[1][1]) == pytest.approx(100)
-    # Words of a card are those of the arrays next to it.
-    (folder / "README.md").write_text((folder / "README.md").read_text().replace("yes about", "yes about 1"))
-    with refuses("README.md"):
-        pm.verify(folder)
-    rare = pm.release((x, np.arange(2_000) < 20), design="moments:count_share=0.2", **{**given, "epsilon": 8})
-    assert re.search(r"yes about (0\.\d|1\.\d)%", pm.fit(rare).details[0])
-    assert pm.fit(pm.release((x, y), design="poisson", rows=500, **given)).details == ()
-    # A declared number of records may be wrong, and the sums do not show it.
-    assert pm.fit(pm.release((x, y), design="moments", records=4_000, **given)).details == ()
 
 
 def test_no_class_of_many_equal_ones_is_called_frequent() -> None:

@@ -103,18 +103,6 @@ def test_shares_and_areas_that_do_not_fit_are_refused(assumed: dict[str, Any], f
         pm.forecast(**FACTS, auc=0.8)
 
 
-def test_a_picture_goes_through_all_budgets(tmp_path: Path) -> None:
-    drawn = forecast(epsilon="4,0.5").drawn()
-    assert drawn["epsilons"] == [0.5, 4]
-    assert all(len(values) == 2 for values in drawn["curves"].values())
-    shares = FACTS | {"assume": {"class_shares": [0.88, 0.12], "auc": 0.73}}
-    of_areas = pm.forecast(**shares, epsilon=(1, 2), figure=tmp_path / "areas.svg").drawn()
-    assert of_areas["curves"][of_areas["chosen"]][1] == pytest.approx(
-        of_areas["class_shares"]["auc"][of_areas["chosen"]][0], abs=0.02
-    )
-    assert "predicted AUC" in (tmp_path / "areas.svg").read_text()
-
-
 @pytest.mark.parametrize("wrong", ["", "1,", "one", [], "1,-1", float("nan"), [1, None]])
 def test_a_budget_is_a_number_above_zero(wrong: Any) -> None:
     with refuses("epsilon"):

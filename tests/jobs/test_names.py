@@ -14,11 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import privmix as pm
-from privmix.releases import certificate as certificates
 from privmix.releases import run as runs
 from privmix.releases.card import EDITIONS, data_card
 from privmix.releases.folder import DATA_FOLDER
-from tests.cli.helpers import privmix
 from tests.refusals import refuses
 from tests.training.test_verify import edit
 
@@ -172,19 +170,3 @@ def test_the_program_in_a_card_reads_the_release_without_privmix(
     features = np.random.default_rng(0).normal(size=(50, 3))
     np.testing.assert_allclose(found["transform"](features), made.dataset.transform(features), atol=1e-6)
     assert pm.verify(tmp_path / "REL")
-
-
-def test_releases_of_before_hold(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As earlier versions wrote them: no names anywhere, and another card."""
-    for module in (runs, certificates):
-        monkeypatch.setattr(module, "stated_names", lambda spec, dim: ())
-    monkeypatch.setattr(runs, "data_card", lambda plan, certificate, **_: data_card(plan, certificate, **EDITIONS[-1]))
-    own = table.parent
-    old = pm.release(own / "own.csv", features=f"tabular:{own / 'spec.json'}", out=tmp_path / "REL", **WISHES)
-    monkeypatch.undo()
-    assert "feature_names" not in old.certificate
-    assert "release.sample" not in (tmp_path / "REL" / "README.md").read_text()
-    assert pm.verify(tmp_path / "REL")
-    # What follows from the extractor is known all the same.
-    assert list(old.to_frame().columns)[:3] == ["age", "sex=F", "sex=M"]
-    assert privmix("inspect", str(tmp_path / "REL")).code == 0

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix import bars
 from privmix.attacks.membership.attack import infer_membership
-from privmix.designs import Fixed, Poisson
+from privmix.designs import Poisson
 from privmix.engine.rows import PrivateRecords
 from privmix.jobs.persons import check_persons
 from privmix.planning import ReleaseConfig
@@ -41,16 +40,6 @@ def released(out: Path, persons: int = PERSONS, **options: Any) -> Any:
         person=WHOSE[own],
         **given,
     )
-
-
-def test_bars_show_hundredths_where_the_count_was_declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-    honest = bars.progress_bars
-    monkeypatch.setattr(bars, "progress_bars", lambda **given: seen.append(given) or honest(**{**given, "quiet": True}))
-    job = bars.shows_bars(lambda **given: None)
-    for options in ({}, {"records": 9}, {"private_count": True}):
-        job(progress=True, **options)
-    assert [given["percent"] for given in seen] == [False, True, True]
 
 
 def test_canaries_are_persons_where_these_are_the_unit(tmp_path: Path) -> None:
@@ -128,15 +117,6 @@ def test_processes_that_know_records_by_other_persons_train_nothing() -> None:
     heard = iter(said)
     with refuses("data"):
         Trainer._check_same_records(other, Told(1, 2))
-
-
-def test_rows_of_a_fixed_size_know_how_many_persons_there_are_and_say_so(tmp_path: Path) -> None:
-    release = released(tmp_path / "release", design=Fixed(4), rows=20)
-    said = str(release.certificate.to_dict())
-    assert "not used" not in said
-    assert f"The person count {PERSONS} is taken as public" in said
-    with refuses("records"):
-        released(tmp_path / "other", PERSONS - 1, design=Fixed(4), rows=20)
 
 
 def test_only_rows_of_a_fixed_size_are_checked_for_persons() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,26 +46,6 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def held() -> list[str]:
     """All files in the folder for temporary files."""
     return [str(path) for path in Path("tmp").rglob("*") if path.is_file()]
-
-
-def test_the_lines_of_the_readme_run_in_a_fresh_interpreter() -> None:
-    lines = """
-import privmix as pm
-from sklearn.datasets import load_digits
-x, y = load_digits(return_X_y=True)
-release = pm.release(
-    (x / 16, y), classes=range(10), features="pixels", design=pm.designs.Moments(), epsilon=4, delta=1e-4
-)
-model = pm.fit(release)
-print(release.certificate.epsilon, model.score(x / 16, y))      # model takes raw inputs
-release.save("REL"); pm.verify("REL")
-"""
-    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    epsilon, accuracy = map(float, done.stdout.split())
-    assert 3.9 < epsilon <= 4
-    assert accuracy > 0.9
-    assert not done.stderr
 
 
 @pytest.mark.parametrize("design", [pm.designs.Moments(), pm.designs.Poisson(mixup_degree=16)])

@@ -77,43 +77,6 @@ def test_rows_have_names_types_and_values_as_declared(rows: pm.SampledTable) -> 
     assert rows.open_ended == ()
 
 
-def test_types_names_and_order_follow_from_the_declaration_and_not_from_what_was_drawn() -> None:
-    frame = visits(600).assign(day="2024-03-01", at=pandas.Timestamp("2024-03-01 22:10"), code=7)
-    year = ["2024-01-01", "2024-12-31"]
-    spec = {
-        "ill": {"ignore": True}, "age": SPEC["age"], "code": {"categories": [7, 9]}, "day": {"date": year},
-        "at": {"date": year, "parts": ["hour"]}, "smoker": {"boolean": {"true": ["J"], "false": ["N"]}},
-    }  # fmt: skip
-    made = pm.release(
-        frame.assign(smoker=np.where(frame["smoker"], "J", "N")), features=Tabular(spec), label="ill",
-        classes=["no", "yes"], design=pm.designs.Moments(), epsilon=8, delta=1e-5, seed=0, progress=False,
-    )  # fmt: skip
-    for records in (2, 200):
-        found = made.sample_table(records)
-        assert found.columns == ("ill", "age", "code", "day", "at", "smoker")
-        kinds = found.to_frame().dtypes.astype(str)
-        assert (kinds["age"], kinds["code"], kinds["at"]) == ("Int64", "int64", "datetime64[s]")
-        assert [one.name for one in found.arrow.schema if one.nullable] == ["age"]
-    frame = found.to_frame()
-    assert set(frame["smoker"]) == {"J", "N"}
-    assert (frame["at"].dt.hour == 22).mean() > 0.95
-    assert frame["at"].dt.minute.nunique() > 20
-
-
-def test_dates_go_to_every_kind_of_file(tmp_path: Path) -> None:
-    frame = visits(300).assign(day="2024-03-01")
-    spec = {"day": {"date": ["2024-01-01", "2024-12-31"], "parts": ["hour", "month"]}}
-    made = pm.release(
-        frame, features=Tabular(spec), label="ill", classes=["no", "yes"], design=pm.designs.Moments(), epsilon=8,
-        delta=1e-5, seed=0, progress=False,
-    )  # fmt: skip
-    for ending in ("csv", "jsonl", "parquet"):
-        pm.sample(made, 5, out=tmp_path / f"rows.{ending}")
-    line = json.loads((tmp_path / "rows.jsonl").read_text().splitlines()[0])
-    assert set(line) == {"day", "ill"}
-    assert line["day"] == str(pandas.read_csv(tmp_path / "rows.csv")["day"][0])
-
-
 def test_quality_is_said_by_column_and_by_pair_from_the_release_alone() -> None:
     rare = visits().assign(ward=np.where(np.arange(3000) == 7, "oncology", visits()["ward"]))
     spec = {

@@ -10,11 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
-import typer
 
-from privmix.cli.main import app
 from privmix.errors import InvalidInput
 from privmix.fields import wrong_values
 from privmix.named import keys
@@ -23,7 +20,6 @@ from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.views.config import ViewConfig
 from tests.cli.training import write_all
-from tests.golden.help import verbs
 
 TARGET: dict[str, Any] = {"records": 100, "epsilon": 1.0, "delta": 1e-5}
 # Option, a name that it takes, and what the name stands for.
@@ -93,18 +89,6 @@ def test_what_changes_nothing_is_refused() -> None:
         with pytest.raises(InvalidInput) as refused:
             TrainingConfig.for_model("linear", **{field.partition(" ")[0]: text}, **more, **TARGET)
         assert refused.value.field == field
-
-
-def test_no_verb_has_an_option_twice() -> None:
-    root = typer.main.get_command(app)
-    for words in verbs():
-        command, context = root, click.Context(root)
-        for word in words:
-            _, command, _ = command.resolve_command(context, [word])  # type: ignore[attr-defined]
-            context = click.Context(command, parent=context, info_name=word)
-        flags = Counter(flag for one in command.params for flag in [*one.opts, *one.secondary_opts])
-        names = Counter(one.name for one in command.params)
-        assert max(flags.values(), default=1) == max(names.values(), default=1) == 1, words
 
 
 OUTSIDE = """

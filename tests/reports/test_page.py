@@ -332,32 +332,6 @@ def test_what_is_not_private_is_not_called_safe(changes: dict[str, Any]) -> None
         assert warning in text
 
 
-def test_a_weak_promise_is_not_called_safe() -> None:
-    """At mu = 4.3 the best attack wins 98% of even bets; at mu = 2.1, 86%."""
-    weak = Page(render_page([samples.guarantee(epsilon=16)], "public")).all("main")[0].text
-    assert "WARNING: a weak bound" in weak
-    assert "What this means." in weak
-
-
-@pytest.mark.parametrize("changes", [{"epsilon": 8}, {"epsilon": 4, "delta": 0.4}], ids=["epsilon", "delta"])
-def test_a_loose_guarantee_is_told_from_a_close_one(changes: dict[str, Any]) -> None:
-    record = samples.guarantee()
-    record = changed(record, content={**record.content, **changes})
-    text = Page(render_page([record], "public")).all("main")[0].text
-    assert "WARNING: a loose bound: epsilon" in text
-    assert "times times" not in text
-    assert "40% of the time times" not in text
-
-
-def test_beliefs_are_not_said_to_hold_but_for_delta() -> None:
-    """Under (epsilon, delta)-DP a finding beyond e^epsilon may be likelier than delta; what it is worth is bounded."""
-    text = Page(render_page([samples.guarantee()], "public")).all("main")[0].text
-    assert "At best an attacker is this certain, and knows the answer 1 in 100,000 times" in text
-    assert "Certainty of an attacker" not in text
-    pure = Page(render_page([samples.guarantee(delta=0.0)], "public")).all("main")[0].text
-    assert "Certainty of an attacker" in pure
-
-
 def test_noise_from_a_seed_limits_no_attack() -> None:
     attacked = samples.membership(private=False)
     safe = Page(render_page([samples.guarantee(), attacked], "public")).all("main")[0].text
@@ -453,38 +427,6 @@ def test_records_survive_json(tmp_path: Path) -> None:
     for record in samples.everything():
         again = RunRecord.from_dict(json.loads(json.dumps(record.to_dict(), allow_nan=False)))
         assert render_page([again], "owner") == render_page([record], "owner")
-
-
-def test_an_evaluation_shows_its_measures_those_of_the_reference_and_groups() -> None:
-    measures = {"accuracy": 0.845, "auc": 0.77}
-    record = samples.evaluation(
-        classes=("no", "yes"),
-        **measures,
-        majority_accuracy=0.8365,
-        reference={"accuracy": 0.851, "auc": 0.776},
-        groups=[{"group": "ward b", "n": 667, "majority_accuracy": 0.835, **measures}],
-    )
-    page = Page(render_page([samples.guarantee(), record], "owner"))
-    rows = {" ".join(one.text.split()) for one in page.all("tr")}
-    assert {"accuracy 84.5% 85.1% 83.7%", "AUC 0.770 0.776 0.500"} <= rows
-    assert "ward b" in page.all("main")[0].text
-
-
-def test_a_page_says_whose_it_is_and_of_which_day() -> None:
-    """By which an officer files it: title, owner, date, licence and id at the top, as texts."""
-    about = {"title": "Visits <b>2025</b>", "owner": "St. Elsewhere", "date": "2026-01-31", "licence": "CC-BY-4.0"}
-    page = render_page([samples.guarantee(about=about)], "public")
-    top = page[: page.index("<nav")]
-    assert f"St. Elsewhere · 2026-01-31 · licence CC-BY-4.0 · release {samples.RELEASE_ID}" in top
-    assert "Visits &lt;b&gt;2025&lt;/b&gt;" in top
-    assert f"release {samples.RELEASE_ID}" in render_page([samples.guarantee()], "public")
-
-
-@pytest.mark.parametrize(("warnings", "tone"), [([], "note"), (["delta 0.002 is not below 1/records"], "warning")])
-def test_a_delta_that_is_warned_of_is_no_green_box(warnings: list[str], tone: str) -> None:
-    page = render_page([samples.guarantee(warnings=warnings)], "public")
-    assert f'class="callout {tone}"' in page
-    assert ('class="callout note"' in page) == (tone == "note")
 
 
 def test_a_total_by_somebodys_word_says_whom_it_covers() -> None:

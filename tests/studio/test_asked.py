@@ -162,19 +162,6 @@ def written() -> str:
     return text
 
 
-def test_words_of_the_studio_are_the_glossarys() -> None:
-    glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
-    own = (Path(pages.__file__).parent / "pages" / "words.md").read_text(encoding="utf-8")
-    entries = own.strip().split("\n\n")
-    assert [entry for entry in entries if f"\n{entry}\n" not in glossary] == []
-    assert len(pages.words()) == len(entries) > 15
-    assert not any(mark in text for text in pages.words().values() for mark in "`[]")
-    linked = set()
-    for template in (Path(pages.__file__).parent / "pages").glob("*.j2"):
-        linked |= set(re.findall(r'part\.word\(root, "([^"]+)"', template.read_text(encoding="utf-8")))
-    assert linked <= set(pages.words())
-
-
 def test_an_example_is_written_once_and_fills_in_the_page(tmp_path: Path) -> None:
     found = pages.write_example(tmp_path)
     file = tmp_path / found.data
