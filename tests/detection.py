@@ -118,7 +118,7 @@ FAULTS: Final = (
     ),
     Fault(
         "second moments of each class have two thirds of their noise",
-        "designs/moments/class_engine.py",
+        "designs/moments/engine.py",
         "std, unit = self._plan.second_noise_multiplier / self._lattice.step**2",
         "std, unit = self._plan.second_noise_multiplier / self._lattice.step**2 * 2 / 3",
         (
@@ -128,14 +128,14 @@ FAULTS: Final = (
     ),
     Fault(
         "a record is in the second moments of every class",
-        "designs/moments/class_engine.py",
+        "designs/moments/engine.py",
         "own = steps[labels == label]",
         "own = steps",
         ("tests/audits/test_sensitivity.py::test_no_record_moves_a_query_by_more_than_its_noise_is_scaled_to",),
     ),
     Fault(
         "residuals are not clipped after they are mapped",
-        "designs/stages/two_engine.py",
+        "designs/stages/engine.py",
         "clip_l2(residuals / bound, 1.0)",
         "(residuals / bound)",
         ("tests/audits/test_planted_bugs.py::test_the_real_engine_passes[two-stage]",),

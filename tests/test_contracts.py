@@ -29,9 +29,8 @@ from privmix.certificate.sealed_key import Commitment, Ending, Terms
 from privmix.certificate.signing import Subject
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.data.public_share import PublicShare
-from privmix.designs.stages.three_released import ThreeStageMoments
+from privmix.designs.stages.released import ThreeStageMoments, TwoStageMoments
 from privmix.designs.stages.two_plan import TwoStagePlan
-from privmix.designs.stages.two_released import TwoStageMoments
 from privmix.errors import InvalidInput
 from privmix.mechanisms import sampling
 from privmix.mechanisms.noise import Lattice, SquareRoot

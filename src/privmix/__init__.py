@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from privmix.commands.transform import transform
     from privmix.commands.verify import verify
     from privmix.designs.moments.learner import SecondMomentsClassifier
-    from privmix.designs.stages.three_learner import ThreeStageClassifier
-    from privmix.designs.stages.two_learner import TwoStageClassifier
+    from privmix.designs.stages.learner import ThreeStageClassifier, TwoStageClassifier
     from privmix.errors import InvalidInput, MissingExtra, NotPrivateWarning, PrivmixError, StorageError
     from privmix.jobs.classifier import ReleaseClassifier
     from privmix.jobs.columns import Columns

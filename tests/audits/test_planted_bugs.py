@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from privmix.audits.audit import audit_plan
 from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import EngineFactory, real_engine
-from privmix.designs.stages import three_engine as three_stage_engine
-from privmix.designs.stages import two_engine as two_stage_engine
+from privmix.designs.stages import engine as stages_engine
 from privmix.engine import rows as engine
 from privmix.engine import tiles
 from privmix.engine.rows import PrivateRecords, ReleaseEngine
@@ -213,26 +212,34 @@ def test_missing_clipping_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_counts_of_norms_that_are_not_paid_for_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise: a hundredth of the budget would go to them."""
-    monkeypatch.setattr(two_stage_engine.NormCounts, "released", lambda self, streams: self._counts.astype(np.float32))
+    monkeypatch.setattr(stages_engine.NormCounts, "released", lambda self, streams: self._counts.astype(np.float32))
     assert audit(make_plan(design="two-stage", centre="none"), 600).violated
 
 
 def test_scatter_of_a_class_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise, as where the joint price left out a query."""
-    monkeypatch.setattr(
-        three_stage_engine, "noisy_symmetric", lambda sums, std, unit, streams, *purpose: np.float32(sums * unit)
-    )
+
+    def released(self: stages_engine.ClassScatter, streams: SecretStreams) -> NDArray[np.float32]:
+        return np.float32(np.stack(self._sums) * self._plan.part("class_within").unit)
+
+    monkeypatch.setattr(stages_engine.ClassScatter, "released", released)
     assert audit(make_plan(design="three-stage", centre="none"), 600).violated
 
 
 def test_residuals_that_are_not_clipped_before_their_class_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(three_stage_engine, "clip_l2", lambda residuals, bound: residuals)
+    def add(self: stages_engine.ClassScatter, residuals: NDArray[Any], labels: NDArray[Any], weights: None) -> None:
+        steps = self._plan.lattice.quantise(residuals)
+        for number, total in enumerate(self._sums):
+            own = steps[labels == number]
+            total += own.T @ own
+
+    monkeypatch.setattr(stages_engine.ClassScatter, "add", add)
     assert audit(make_plan(design="three-stage", centre="none"), 600).violated
 
 
 def test_residuals_that_are_not_clipped_after_mapping_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records were clipped before: the map makes them long again."""
-    monkeypatch.setattr(two_stage_engine, "clip_l2", lambda residuals, bound: residuals)
+    monkeypatch.setattr(stages_engine, "clip_l2", lambda residuals, bound: residuals)
     assert audit(make_plan(design="two-stage", centre="none"), 800).violated
 
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from privmix.audits.agreement import UP_TO_ROUNDING
 from privmix.designs import ThreeStagePlan
 from privmix.designs.stages.evidence import class_direction_tests, direction_tests
-from privmix.designs.stages.three_released import ThreeStageMoments, class_map
-from privmix.designs.stages.two_released import residual_map
+from privmix.designs.stages.released import ThreeStageMoments, class_map, residual_map
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig

@@ -18,9 +18,8 @@ from privmix.audits.empty_runs import release_noises
 from privmix.audits.worst_case import attack, real_engine, worst_case_of
 from privmix.designs import MomentsSeries, SeriesPlan
 from privmix.designs.series import engine as series_engine
-from privmix.designs.series.audit import empty_series
+from privmix.designs.series.audit import empty_series, matrix_of
 from privmix.designs.series.engine import Before, SeriesEngine
-from privmix.designs.series.worst_case import matrix_of
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import SquareRoot, correlated_noise

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from privmix.accounting import Composed, Gaussian
 from privmix.designs import ThreeStagePlan
-from privmix.designs.stages.three_engine import ClassScatter, ThreeStageEngine
-from privmix.designs.stages.three_learner import ThreeStageClassifier
-from privmix.designs.stages.three_released import ThreeStageMoments
-from privmix.designs.stages.two_learner import TwoStageClassifier
+from privmix.designs.stages.engine import ClassScatter, ThreeStageEngine
+from privmix.designs.stages.learner import ThreeStageClassifier, TwoStageClassifier
+from privmix.designs.stages.released import ThreeStageMoments
 from privmix.engine.rows import PrivateRecords
 from privmix.learning.model_io import load_model, save_model
 from privmix.mechanisms.streams import SecretStreams
@@ -92,7 +91,7 @@ def test_scatter_of_each_class_is_that_of_its_residuals() -> None:
 def test_blocks_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, records = make_plan(), make_records(RECORDS, DIM)
     whole, _ = run(plan, records)
-    monkeypatch.setattr("privmix.designs.stages.two_engine._RECORDS_AT_ONCE", 7)
+    monkeypatch.setattr("privmix.designs.stages.engine._RECORDS_AT_ONCE", 7)
     again, _ = run(plan, records)
     np.testing.assert_array_equal(whole.class_within, again.class_within)
     np.testing.assert_array_equal(whole.class_directions, again.class_directions)
@@ -125,7 +124,7 @@ def test_few_records_of_classes_of_one_shape_show_no_other(monkeypatch: pytest.M
     made = release(plan, PrivateRecords(x, y), 0)
     found = np.linalg.norm(ThreeStageClassifier().fit(made).shapes_)
     monkeypatch.setattr(
-        "privmix.designs.stages.three_learner.class_deviation", lambda moments, counts: np.full(len(counts), 1e-9)
+        "privmix.designs.stages.learner.class_deviation", lambda moments, counts: np.full(len(counts), 1e-9)
     )
     assert found < 0.5 * np.linalg.norm(ThreeStageClassifier().fit(made).shapes_)
 

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from privmix.accounting import Composed, Gaussian
 from privmix.designs import TwoStagePlan
-from privmix.designs.stages import two_engine as two_stage_engine
-from privmix.designs.stages.two_engine import TwoStageEngine, WithinScatter
-from privmix.designs.stages.two_learner import TwoStageClassifier
+from privmix.designs.stages import engine as two_stage_engine
+from privmix.designs.stages.engine import TwoStageEngine, WithinScatter
+from privmix.designs.stages.learner import TwoStageClassifier
+from privmix.designs.stages.released import ResidualMap, TwoStageMoments, norm_bins, residual_bound, residual_map
 from privmix.designs.stages.two_plan import NORM_EDGES
-from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments, norm_bins, residual_bound, residual_map
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.learning.discriminant import DiscriminantClassifier

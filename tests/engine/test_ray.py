@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from privmix.data import FeatureStore, Schema
-from privmix.designs.stages.two_engine import TwoStageEngine
+from privmix.designs.stages.engine import TwoStageEngine
 from privmix.engine.cluster import ClusterLost, _check_mode, _check_reachable, _check_token_asked
 from privmix.engine.grouping import store_by_person
 from privmix.engine.ray import Cluster, PassTask, RayReleaseEngine, RowPass

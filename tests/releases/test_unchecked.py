@@ -11,7 +11,7 @@ import pytest
 
 from privmix.audits.noise_tests import NoiseTest
 from privmix.designs.moments import engine as moments_engine
-from privmix.designs.stages import two_engine as two_stage_engine
+from privmix.designs.stages import engine as two_stage_engine
 from privmix.engine import rows as engine
 from privmix.releases.verify import _PARTS, UNCHECKED, excluded_below, missing_noise, verify_release
 from privmix.research.rivals.embedding import engine as embedding_engine

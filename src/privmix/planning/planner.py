@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from privmix.designs.moments.class_plan import ClassMoments
-from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, Moments
+from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, ClassMoments, Moments
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning.base import LEARNERS
 from privmix.learning.data_model import DataModel

@@ -1,4 +1,4 @@
-"""Audits of second moments: their worst case, and their noise alone."""
+"""Audits of second moments, of all records or each class: their worst case, and their noise alone."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from privmix.audits.bounds import Scores
 from privmix.audits.empty_runs import SIDE, FreshStreams, PureNoise
 from privmix.audits.sums import part_noises
 from privmix.audits.worst_case import MOST_TRIALS, AddRemoveCase, EngineFactory, check_room, label_overlap
-from privmix.designs.moments.engine import MomentSums
-from privmix.designs.moments.plan import MomentsPlan
+from privmix.designs.moments.engine import ClassMomentSums, MomentSums
+from privmix.designs.moments.plan import ClassMomentsPlan, MomentsPlan
 from privmix.engine.rows import Engine, RowBlock
 from privmix.mechanisms.streams import SecretStreams
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
+
+# Features of empty runs: a class has a matrix of its own, and there are many classes.
+_FEATURES = 8
 
 M = TypeVar("M", bound=MomentsPlan)
 
@@ -100,3 +103,21 @@ class MomentsCase(AddRemoveCase[MomentsPlan]):
     def _squares(self, found: SecondMoments, others: float) -> Scores:
         """Return (trials,) the squares of the canaries in X'X, those of the bystanders taken off."""
         return np.diag(found.second).astype(np.float64) - others
+
+
+def class_moments_noises(
+    plan: ClassMomentsPlan, samples: int, keys: FreshStreams, make: EngineFactory
+) -> Iterator[PureNoise]:
+    yield from moments_noises(plan, samples, keys, make, ClassMomentSums, _FEATURES)
+
+
+class ClassMomentsCase(MomentsCase):
+    """The canary alone, in the matrix of its class: there it meets no other record."""
+
+    def _squares(self, found: SecondMoments, others: float) -> Scores:
+        places = np.arange(self.trials)
+        return found.blocks[places, places, places].astype(np.float64)
+
+
+def class_moments_case(plan: ClassMomentsPlan) -> ClassMomentsCase:
+    return ClassMomentsCase(*reduced(plan))

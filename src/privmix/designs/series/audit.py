@@ -1,18 +1,23 @@
-"""The noise alone of a step of a series."""
+"""Audits of a series: the noise alone of a step, and the worst case, all releases of one record together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.audits.bounds import Scores
 from privmix.audits.empty_runs import FreshStreams, PureNoise
 from privmix.audits.sums import part_noises
-from privmix.audits.worst_case import EngineFactory
-from privmix.designs.moments.audit import widened
-from privmix.designs.series.engine import SeriesSums
+from privmix.audits.worst_case import EngineFactory, Mask, real_engine
+from privmix.designs.moments.audit import MomentsCase, reduced, widened
+from privmix.designs.series.engine import Before, SeriesSums
 from privmix.designs.series.plan import SeriesPlan
+from privmix.engine.rows import Engine, PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 from privmix.publication.second_moments import SecondMoments
 
@@ -39,3 +44,86 @@ def empty_series(plan: SeriesPlan, steps: int, streams: SecretStreams) -> list[S
         sums.before = found[-1] if found else None
         found.append(sums.released(streams))
     return found
+
+
+def series_case(plan: SeriesPlan) -> SeriesCase:
+    """Worst case of plans of that design, at any step; see :func:`worst_case_of`."""
+    return SeriesCase(*reduced(plan.of_first()))
+
+
+@dataclass(frozen=True)
+class SeriesCase(MomentsCase):
+    """The canary is new in the first step, which all releases show: the one with the longest column of C."""
+
+    # All T releases are made under one key. From y_1..y_T the attack takes C x + z back, up to rounding: B^-1 y. Row t
+    # of that holds the canary times C_t1, in noise that is independent from row to row.
+
+    plan: SeriesPlan
+
+    def run(
+        self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine, copies: int | None = None
+    ) -> Scores:
+        """See :meth:`WorstCase.run`; a run is a whole series."""
+        del copies
+        try:
+            key = streams.derive("series").share()
+            engines = list(series_of(self.plan, self.records(present), self._later(), key, make))
+            gain, linear = np.zeros(self.trials), np.zeros(self.trials)
+            if self.plan.centred:
+                gain = gain + super(MomentsCase, self).of_rest(engines[0])[0]
+            for part, adds, noise in self._steps(engines):
+                shown = np.array([self._undo @ column for column in part.T]).T
+                # (T, trials): what row t of C x + z holds, in noise of one standard deviation.
+                told = adds * self._column[:, None] / self.plan.factor.sensitivity
+                shown = shown / self.plan.factor.sensitivity
+                gain = gain + (told * (2 * shown - told)).sum(axis=0) / (2 * noise**2)
+                linear = linear if linear.any() else (shown * self._column[:, None]).sum(axis=0)
+            return np.stack([gain, linear, np.zeros(self.trials)])
+        finally:
+            streams.destroy()
+
+    def _later(self) -> PrivateRecords:
+        """Return the records of every later step: the bystander's."""
+        features, labels = self._others()
+        return PrivateRecords(features, labels)
+
+    @cached_property
+    def _undo(self) -> NDArray[np.float64]:
+        """(T, T) B^-1."""
+        return np.asarray(np.linalg.inv(matrix_of(self.plan)), np.float64)
+
+    @cached_property
+    def _column(self) -> NDArray[np.float64]:
+        """(T,) the first column of C."""
+        return np.asarray(self._undo @ np.ones(self.plan.steps))
+
+    def _steps(self, engines: list[Engine]) -> Iterator[tuple[NDArray[np.float64], float, float]]:
+        """For each part (T, trials) numbers that hold the canary once and no other record, what it adds, and s."""
+        # A bystander a step.
+        steps = [self._parts(one.beside, engines[0].transform, step) for step, one in enumerate(engines, 1)]
+        for part in zip(*steps, strict=True):
+            yield np.stack([shown for shown, _, _ in part]), part[0][1], part[0][2]
+
+
+def matrix_of(plan: SeriesPlan) -> NDArray[np.float64]:
+    found = np.zeros((plan.steps, plan.steps))
+    for step in range(1, plan.steps + 1):
+        found[step - 1, :step] = plan.factor.weights(step)
+    return found
+
+
+def series_of(
+    first: SeriesPlan, records: PrivateRecords, later: PrivateRecords, key: bytes, make: EngineFactory
+) -> Iterator[Any]:
+    """Yield the engines of a series, each once it has run: ``records`` in the first step, ``later`` in all others."""
+    plan, before = first, None
+    for _ in range(first.steps):
+        engine: Any = make(plan, records if before is None else later, SecretStreams.of_shared(key))
+        if before is not None:
+            engine.goes_on(before)
+        for _ in engine.rows():
+            pass
+        yield engine
+        before = Before(engine.beside, engine.transform.centre)
+        if not plan.is_last:
+            plan = plan.after(1)

@@ -125,7 +125,7 @@ class MomentsSeries(Moments):
     # A person may be in several steps.
     persons = False
     in_series = True
-    worst_case = "privmix.designs.series.worst_case:series_case"
+    worst_case = "privmix.designs.series.audit:series_case"
     labels: ClassVar[Mapping[str, str]] = {}
     plan_type: ClassVar[type[MomentsPlan]] = SeriesPlan
     engines: ClassVar[Mapping[str, str]] = {"local": "privmix.designs.series.engine:SeriesEngine"}

@@ -19,18 +19,21 @@ from privmix.audits.evidence import RowLaw
 from privmix.audits.noise_tests import NoiseTest
 from privmix.audits.sums import part_tests
 from privmix.designs.moments.evidence import moments_row_law
-from privmix.designs.stages.three_plan import ThreeStagePlan
-from privmix.designs.stages.three_released import LEAST, ThreeStageMoments, class_map, class_scatter
-from privmix.designs.stages.two_plan import TwoStagePlan
-from privmix.designs.stages.two_released import (
+from privmix.designs.stages.released import (
+    LEAST,
     Axes,
     Reals,
     ResidualMap,
+    ThreeStageMoments,
     TwoStageMoments,
+    class_map,
+    class_scatter,
     grid_bits,
     residual_map,
     weighted,
 )
+from privmix.designs.stages.three_plan import ThreeStagePlan
+from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.errors import InvalidInput
 
 

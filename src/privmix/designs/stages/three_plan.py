@@ -107,21 +107,21 @@ class ThreeStage(TwoStage):
 
     name = "three-stage"
     persons = True
-    worst_case = "privmix.designs.stages.worst_case:three_stage_case"
+    worst_case = "privmix.designs.stages.audit:three_stage_case"
     labels: ClassVar[Mapping[str, str]] = {"three-stage": "moments in three stages"}
     # The forecast gain of shapes already excludes an error: the margin of two stages is enough.
     margins: ClassVar[tuple[float, float]] = (0.05, 0.1)
     learner = "three-stage"
     stages = "three"
     plan_type: ClassVar[type[TwoStagePlan]] = ThreeStagePlan
-    engines: ClassVar[Mapping[str, str]] = dict.fromkeys(BOTH, "privmix.designs.stages.three_engine:ThreeStageEngine")
+    engines: ClassVar[Mapping[str, str]] = dict.fromkeys(BOTH, "privmix.designs.stages.engine:ThreeStageEngine")
     lost = "Means and correlations of features, within each class, are kept, and nothing beyond them."
     statements: ClassVar[tuple[str, ...]] = (
         "The later stages' maps and clipping bounds follow from numbers that were released before, at their own cost.",
         "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
     )
     released = "second moments, scatter within classes and of each class"
-    released_as = "privmix.designs.stages.three_released:ThreeStageMoments"
+    released_as = "privmix.designs.stages.released:ThreeStageMoments"
     beside_tests = "privmix.designs.stages.evidence:three_stage_tests"
     pure_noises = "privmix.designs.stages.audit:three_stage_noises"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)

@@ -189,14 +189,14 @@ class TwoStage(SumDesign[TwoStagePlan]):
 
     name = "two-stage"
     persons = True
-    worst_case = "privmix.designs.stages.worst_case:two_stage_case"
+    worst_case = "privmix.designs.stages.audit:two_stage_case"
     labels: ClassVar[Mapping[str, str]] = {"two-stage": "moments in two stages"}
     learner = "two-stage"
     file = "moments.safetensors"
     stages: ClassVar[str] = "two"
     plan_type: ClassVar[type[TwoStagePlan]] = TwoStagePlan
     # Records are read in blocks, twice: there is nothing to spread.
-    engines: ClassVar[Mapping[str, str]] = dict.fromkeys(BOTH, "privmix.designs.stages.two_engine:TwoStageEngine")
+    engines: ClassVar[Mapping[str, str]] = dict.fromkeys(BOTH, "privmix.designs.stages.engine:TwoStageEngine")
     # If a second stage can help only a little, it can harm by more: its map follows noise. Predicted 0.2 points better
     # than moments, it was 10 worse (benchmarks/results/ended.md).
     margins: ClassVar[tuple[float, float]] = (0.05, 0.05)
@@ -206,7 +206,7 @@ class TwoStage(SumDesign[TwoStagePlan]):
         "The rows are samples of a model made from the first stage's moments; they add nothing to what these show.",
     )
     released = "second moments and scatter within classes"
-    released_as = "privmix.designs.stages.two_released:TwoStageMoments"
+    released_as = "privmix.designs.stages.released:TwoStageMoments"
     row_law = "privmix.designs.stages.evidence:two_stage_row_law"
     pure_noises = "privmix.designs.stages.audit:two_stage_noises"
     beside_tests = "privmix.designs.stages.evidence:two_stage_tests"

@@ -1,4 +1,4 @@
-"""Numbers of a release in two stages, and the map of its second stage, which follows from the first one's."""
+"""Numbers of a release in two or three stages, and the map of each stage, which follows from those before it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.mechanisms.clipping import l2_norms
-from privmix.publication.second_moments import (
-    Arrays,
-    SecondMoments,
-    Spectrum,
-    eigh_lower,
-    kronecker_cleaned,
-)
+from privmix.publication.second_moments import Arrays, SecondMoments, Spectrum, eigh_lower, kronecker_cleaned
 
 Reals = NDArray[np.float64]
 
@@ -27,6 +22,8 @@ Reals = NDArray[np.float64]
 # noise's.
 _FLOOR = 0.3
 _LEAST = 1e-3
+# The least variance of a class's residuals, as a share of the largest: float32 resolves no smaller one.
+LEAST = float(np.finfo(np.float32).eps)
 # Shares of the variance between classes that are weighed against each other.
 _SHARES = np.geomspace(1e-6, 1.0, 56)
 # Integers of this many bits are float32 numbers, and sums of products below 2^53 are exact in float64.
@@ -185,3 +182,61 @@ def residual_bound(plan: TwoStagePlan, norms: NDArray[np.float32]) -> float:
     """Return c: the least edge with the plan's share of its records below, by noisy counts; else the largest edge."""
     below = np.cumsum(norms, dtype=np.float64) >= plan.clip_quantile * plan.records
     return float(NORM_EDGES[int(np.argmax(below)) if below.any() else -1])
+
+
+@dataclass(frozen=True, eq=False)
+class ThreeStageMoments(TwoStageMoments):
+    """Public numbers of two stages (:class:`TwoStageMoments`), and the scatter of each class's residuals."""
+
+    # class_directions (q, d), class_means (K, q): residuals are directions z - mean. class_within (K, q, q): sums of v
+    # v', v residuals clipped to norm 1, plus noise of deviation noise_std_class_within on the diagonal, 1/sqrt(2) of it
+    # elsewhere.
+
+    class_directions: NDArray[np.float32]
+    class_means: NDArray[np.float32]
+    class_within: NDArray[np.float32]
+    noise_std_class_within: float
+
+    def class_mapped(self, plan: ThreeStagePlan) -> ResidualMap:
+        """Return the map to residuals of the last stage."""
+        return ResidualMap(self.class_directions, self.class_means, plan.lattice_bits)
+
+
+def class_map(plan: ThreeStagePlan, moments: TwoStageMoments) -> ResidualMap:
+    """Return the map that the second stage's released numbers lead to: post-processing."""
+    # The block T of the first q directions of the scatter without noise is divided out (SecondMoments.spectrum;
+    # variances are at least the noise of one entry). Residuals are multiplied by T^-1/2, scaled so that clipped ones
+    # have mean squared norm 1.
+    axes = plan.class_directions
+    values, basis = eigh_lower(np.asarray(class_scatter(plan, moments), np.float32, order="F"))
+    least = float(values[-1]) * LEAST
+    root = (basis / np.sqrt(axes * np.maximum(values, least))).T.astype(np.float64)
+    directions = root @ moments.directions[:axes]
+    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
+    on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
+    return ResidualMap(on_grid, (moments.means[:, :axes] @ root.T).astype(np.float32), plan.lattice_bits)
+
+
+def class_scatter(plan: ThreeStagePlan, moments: TwoStageMoments) -> Reals:
+    """(q, q) T: the scatter within classes along the first q directions, per record, the noise taken out."""
+    axes, std = plan.class_directions, plan.within_noise_multiplier
+    nothing = np.zeros((plan.directions, plan.num_classes), np.float32)
+    spectrum = SecondMoments(
+        moments.within,
+        nothing,
+        nothing[0],
+        records=plan.records,
+        noise_std_second=std,
+        noise_std_cross=0.0,
+        noise_std_counts=0.0,
+    ).spectrum()
+    # (q, r): of T = A A' the block is that of its first rows.
+    half = spectrum.basis[:axes].astype(np.float64) * np.sqrt(np.maximum(spectrum.values, std))
+    return np.asarray(half @ half.T * (moments.bound**2 / plan.records))
+
+
+def class_deviation(moments: ThreeStageMoments, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (K,) standard deviations, off the diagonal, of a class's scatter per record, of ``counts`` (K,)."""
+    # The noise, and the sampling error of a round class: a clipped residual's products have standard deviation 1 / q.
+    axes = moments.class_within.shape[1]
+    return np.asarray(np.hypot(moments.noise_std_class_within / math.sqrt(2) / counts, 1 / (axes * np.sqrt(counts))))
