@@ -42,8 +42,7 @@ import bench_designs
 import common
 from person_tables import ABOUT, TABLES, TITLES, parts
 from privmix import accounting
-from privmix.accounting.groups import group_event
-from privmix.accounting.pricing import count_noise
+from privmix.accounting.pricing import count_noise, group_event
 from privmix.data import FeatureStore, Schema
 from privmix.data.persons import numbered
 from privmix.designs import Classwise, Moments, Poisson, ThreeStage, TwoStage

@@ -39,8 +39,8 @@ from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.config import AUTO, ExecutionConfig
 from privmix.training.gradients.execution import STRATEGIES, choose_strategy, fitting_chunk
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.models.base import build_model
 from privmix.training.models.networks import StandardisedConv2d
-from privmix.training.models.registry import build_model
 
 CLIP_NORM, CLASSES, TOLERANCE = 1.0, 10, 1e-4
 # Clipped sum (P,) of views (b, K, *input) and targets (b, K, classes).

@@ -301,7 +301,7 @@ FAULTS: Final = (
     ),
     Fault(
         "a bound is printed to the nearest",
-        "jobs/spending.py",
+        "jobs/budget.py",
         "{rounded_up(self.epsilon, 4)}",
         "{self.epsilon:.4g}",
         ("tests/test_rounding.py::test_no_bound_is_printed_to_the_nearest",),

@@ -15,7 +15,7 @@ from typer.main import get_group
 from privmix.accounting import Adjacency, Gaussian
 from privmix.cli import account, ledger
 from privmix.cli.app import VERBS, app
-from privmix.cli.attack import ATTACKS, attack
+from privmix.cli.groups import ATTACKS, attack
 from privmix.cli.lazy_verbs import Verb, verbs_from_elsewhere
 from privmix.cli.verb import add_command
 from privmix.ledger.ledger import Ledger

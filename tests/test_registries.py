@@ -31,8 +31,7 @@ from privmix.training.gradients.execution import choose_strategy
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES
 from privmix.training.mechanisms.base import MECHANISMS, plan_from_dict, plan_types
-from privmix.training.models.base import MODELS
-from privmix.training.models.registry import build_model, model_from_spec
+from privmix.training.models.base import MODELS, build_model, model_from_spec
 from privmix.training.public.base import METHODS, parse_method
 from privmix.training.views.config import PRESETS, ViewConfig
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from privmix.accounting import Adjacency, Gaussian, Laplace, PoissonSampled, Repeated, epsilon
 from privmix.accounting.events import ClusterSampled, Composed, Event, FixedSizeSampled, NormalWeighted
-from privmix.accounting.groups import group_epsilon, group_event
+from privmix.accounting.pricing import group_epsilon, group_event
 from privmix.audits.worst_case import attack, real_engine, worst_case_of
 from privmix.engine.rows import Engine, PrivateRecords
 from privmix.mechanisms.streams import SecretStreams

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privmix.cli.config_file import as_toml
+from privmix.cli.frame import as_toml
 from tests.cli.helpers import privmix
 from tests.golden.help import verbs
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from privmix.cli.console import tell_spent
-from privmix.jobs.spending import Spent
+from privmix.jobs.budget import Spent
 from tests.cli.helpers import privmix
 from tests.cli.training import LEDGER, open_ledger
 

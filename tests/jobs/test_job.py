@@ -17,10 +17,10 @@ from privmix.data.overlap import InputHashes
 from privmix.errors import HeadFailed, StorageError
 from privmix.jobs import job as order
 from privmix.jobs import work as parts
+from privmix.jobs.budget import Spent, spent_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset
 from privmix.jobs.job import Job
-from privmix.jobs.spending import Spent, spent_of
 from privmix.jobs.work import RunKey
 from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.run import Run

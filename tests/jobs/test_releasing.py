@@ -16,9 +16,9 @@ import pytest
 import privmix as pm
 from privmix.data.overlap_rule import PUBLISHED
 from privmix.jobs import job as order
+from privmix.jobs.budget import spent_of
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.release import ReleaseJob
-from privmix.jobs.spending import spent_of
 from privmix.jobs.training import TrainingJob
 from privmix.planning import planner
 from tests.cli.helpers import privmix

@@ -11,7 +11,7 @@ import pytest
 
 import privmix as pm
 from privmix.errors import InvalidInput
-from privmix.jobs.table_schema import schema_entries
+from privmix.jobs.table_words import schema_entries
 from tests.refusals import refuses
 
 SCHEMA: dict[str, Any] = {

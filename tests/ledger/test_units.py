@@ -11,7 +11,7 @@ import sqlalchemy
 import privmix as pm
 from privmix.accounting import Adjacency, Event, Gaussian, epsilon, event_from_dict
 from privmix.accounting.events import FixedSizeSampled, PoissonSampled, Repeated
-from privmix.accounting.groups import group_event
+from privmix.accounting.pricing import group_event
 from privmix.certificate.ledger_total import LedgerTotal
 from privmix.errors import InvalidInput
 from privmix.ledger.ledger import Ledger

@@ -28,14 +28,14 @@ VERBS: Final = {
         "Publish",
     ),
     "train": Verb("privmix.commands.train:Train", "Train a private model with DP-SGD.", "Publish"),
-    "ledger": Verb("privmix.cli.ledger", "Manage the total privacy budget of private datasets.", "Publish"),
+    "ledger": Verb("privmix.cli.groups", "Manage the total privacy budget of private datasets.", "Publish"),
     "extract-features": Verb(
         "privmix.commands.extract_features:ExtractFeatures",
         "Extract features once, into a store as private as the records.",
         "Publish",
     ),
     "split": Verb("privmix.commands.split:Split", "Declare a random share of a dataset public.", "Publish"),
-    "series": Verb("privmix.cli.series", "Release growing data for one privacy budget.", "Publish"),
+    "series": Verb("privmix.cli.groups", "Release growing data for one privacy budget.", "Publish"),
     "fit": Verb("privmix.commands.fit:Fit", "Train a classifier on a release.", "Use"),
     "predict": Verb("privmix.commands.fit:Predict", "Predict the classes of records without labels.", "Use"),
     "evaluate": Verb("privmix.commands.evaluate:Evaluate", "Measure a model on your own labelled data.", "Use"),
@@ -52,7 +52,7 @@ VERBS: Final = {
     "audit": Verb(
         "privmix.commands.audit:Audit", "Prove a lower bound on epsilon by attacking the release mechanism.", "Review"
     ),
-    "attack": Verb("privmix.cli.attack", "Attack a release or model to measure what leaks.", "Review"),
+    "attack": Verb("privmix.cli.groups", "Attack a release or model to measure what leaks.", "Review"),
     "replay": Verb(
         "privmix.commands.replay.replay:Replay", "Recompute every byte of a release with an auditor's key.", "Review"
     ),

@@ -87,10 +87,10 @@ _SECRET: Final = re.compile(r"://[^/]*:[^/]*@")
 
 def tell_spent(error: BaseException, arguments: Sequence[str] | None = None) -> None:
     """Print what the job of this command was charged, if it was, and the command that resumes it."""
-    if "privmix.jobs.spending" not in sys.modules:
+    if "privmix.jobs.budget" not in sys.modules:
         # A command that needs no job has charged no budget, and it should not wait for one to be imported.
         return
-    from privmix.jobs.spending import spent_of
+    from privmix.jobs.budget import spent_of
 
     spent = spent_of(error)
     if spent is None:

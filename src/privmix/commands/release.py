@@ -107,8 +107,8 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
 
     def run(self, progress: Progress) -> Release:
         # Imported here: help is made without them.
+        from privmix.jobs.budget import not_kept
         from privmix.jobs.release import made_release
-        from privmix.jobs.spending import not_kept
         from privmix.scratch import ScratchFolder
 
         job = self._job()

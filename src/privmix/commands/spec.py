@@ -143,7 +143,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         from privmix.features.table_cells import token_of
         from privmix.jobs import table_words as words
         from privmix.jobs.private_tables import check_out, write_table
-        from privmix.jobs.table_schema import schema_entries
+        from privmix.jobs.table_words import schema_entries
 
         place = None if self.out is None else Path(self.out)
         if place is not None:

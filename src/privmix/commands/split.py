@@ -11,7 +11,7 @@ from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
-    from privmix.jobs.split import Parted
+    from privmix.jobs.public_data import Parted
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,7 +34,7 @@ class Split(SplitOptions, Command["Parted"]):
     )
 
     def run(self, progress: Progress) -> Parted:
-        from privmix.jobs.split import parted
+        from privmix.jobs.public_data import parted
 
         return parted(self.data, self)
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from privmix.accounting.api import epsilon
 from privmix.accounting.events import Adjacency, Gaussian
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.jobs.budget import Charge, JobCost, charged_note, check_held, new_note
+from privmix.jobs.budget import Charge, JobCost, Spending, charged_note, check_held, new_note, telling
 from privmix.jobs.job import Job
 from privmix.jobs.persons import records_of_each
-from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import RunKey
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.private_count import PrivateCount, private_count

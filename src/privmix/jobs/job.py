@@ -16,6 +16,7 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.budget import (
     Charge,
     JobCost,
+    Spending,
     charge,
     charged_note,
     check_budget,
@@ -23,11 +24,11 @@ from privmix.jobs.budget import (
     check_held,
     check_noted,
     new_note,
+    telling,
 )
 from privmix.jobs.dataset import Dataset
 from privmix.jobs.places import check_store, check_writable
 from privmix.jobs.public_data import refuse_overlap
-from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Done, PlannedJob, Work
 from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.plan import check_price
@@ -82,7 +83,7 @@ class Job(ABC, Generic[P, R]):
           carried out once.
         * One seed: a run goes on with the seed that it began with, or without one; none goes with a ledger.
         * Reported: an error after a charge states what was charged, what is left and how to go on: see
-          :func:`privmix.jobs.spending.spent_of`.
+          :func:`privmix.jobs.budget.spent_of`.
         * Apart: public records that are private ones end the job, after the charge and before it computes.
         * Nothing for nothing: where nothing is charged for records, none is read, not even to compare it.
         * No core dumps: before a record or a key is in memory, dumps of it are forbidden.

@@ -23,7 +23,7 @@ from privmix.errors import WITHHELD, InvalidInput, warn
 from privmix.features.base import Extractor
 from privmix.features.projected import Projected
 from privmix.features.tabular import Tabular
-from privmix.jobs.budget import JobCost
+from privmix.jobs.budget import JobCost, Spending, telling
 from privmix.jobs.counting import Counted, check_same_persons, count, spending
 from privmix.jobs.dataset import PUBLISHED_NAMES, shown_names
 from privmix.jobs.features import features_place, records_of
@@ -34,7 +34,6 @@ from privmix.jobs.planner import Chosen, choose, columns_of, declared_model, des
 from privmix.jobs.release_folder import Release
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM, ReleaseOptions
 from privmix.jobs.release_setting import ReleaseSetting
-from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import PlannedJob, RunKey, Work
 from privmix.learning.table_model import LARGEST_TABLE
 from privmix.mechanisms.plan import relation_of, unit_of

@@ -21,13 +21,12 @@ from privmix.devices import chosen_device
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.features.base import Extractor, parse_features
-from privmix.jobs.budget import JobCost
+from privmix.jobs.budget import JobCost, Spending, telling
 from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_persons, count, spending
 from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
-from privmix.jobs.spending import Spending, telling
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Done, PlannedJob, RunKey, Work
 from privmix.mechanisms.plan import relation_of, unit_of

@@ -181,7 +181,7 @@ class Ledger:
             event: all that will run, such as ``plan.event``.
             adjacency, unit: of the event's figures; must be the budget's.
             most_per_person: for an event of records and a budget of persons: public upper bound on the records of a
-                person; that many together are charged (:func:`privmix.accounting.groups.group_event`).
+                person; that many together are charged (:func:`privmix.accounting.pricing.group_event`).
             purpose: a word for the history, such as ``"release"``.
             contents: identity of the data.
             id: of the reservation, 32 hexadecimal digits that no other caller draws. A second call with the same id

@@ -145,7 +145,7 @@ def event_for(
 
 def _group_event(event: Event, records: int) -> Event | None:
     # To read a history takes no accountant.
-    from privmix.accounting.groups import group_event
+    from privmix.accounting.pricing import group_event
 
     return group_event(event, records)
 

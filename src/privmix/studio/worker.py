@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from privmix.errors import PrivmixError
-from privmix.jobs.spending import spent_of
+from privmix.jobs.budget import spent_of
 from privmix.private_files import no_core_dumps
 from privmix.studio.order import Order
 

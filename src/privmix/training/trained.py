@@ -28,9 +28,8 @@ from privmix.shown import Bars, Shown
 from privmix.training.card import CARD_FILE, model_card
 from privmix.training.certificate import WEIGHTS_FILE, read_certificate
 from privmix.training.facts import ModelFacts
-from privmix.training.models.base import Classifier, quiet_torch, without_memory
+from privmix.training.models.base import Classifier, model_from_spec, quiet_torch, without_memory
 from privmix.training.models.own import OwnNetwork
-from privmix.training.models.registry import model_from_spec
 from privmix.untrusted import array_shapes, open_plain, read_json
 
 FORMAT: Final = "privmix-trained-model"

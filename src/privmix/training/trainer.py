@@ -27,10 +27,9 @@ from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.mechanisms.base import plan_types
-from privmix.training.models.base import Classifier
+from privmix.training.models.base import Classifier, build_model
 from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.models.own import OwnNetwork
-from privmix.training.models.registry import build_model
 from privmix.training.noise import check_processes
 from privmix.training.plan import TrainingPlan
 from privmix.training.public_phase import PublicPhase

@@ -27,7 +27,7 @@ from privmix.training.gradients.execution import (
 )
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
-from privmix.training.models.registry import build_model
+from privmix.training.models.base import build_model
 from privmix.training.public.config import ExtendedConfig
 from tests.refusals import refuses
 from tests.training.runs import config_of, files, job_of, public, run_to, weights_of

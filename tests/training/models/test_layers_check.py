@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
+from privmix.training.models.base import build_model
 from privmix.training.models.layers_check import check_independence, check_model
-from privmix.training.models.registry import build_model
 from tests.refusals import refuses
 
 

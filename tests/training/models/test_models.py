@@ -18,11 +18,10 @@ from privmix.errors import InvalidInput, MissingExtra
 from privmix.training.facts import ImageLayout
 from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
-from privmix.training.models.base import Classifier
+from privmix.training.models.base import Classifier, build_model, model_from_spec
 from privmix.training.models.hf import PretrainedClassifier
 from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.models.networks import LinearHead, ReluCNN, ResNet9, StandardisedConv2d, TanhCNN, WideResNet
-from privmix.training.models.registry import build_model, model_from_spec
 from tests.features.models import save_vision
 from tests.refusals import refuses
 from tests.training.naive import naive_gradient

@@ -216,7 +216,7 @@ def _together(
     records = asked.records_per_person
     if records is None:
         return {}
-    from privmix.accounting.groups import group_epsilon
+    from privmix.accounting.pricing import group_epsilon
     from privmix.mechanisms.plan import RECORD
 
     cost = one

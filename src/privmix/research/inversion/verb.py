@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from privmix.cli.attack import attack
+from privmix.cli.groups import attack
 from privmix.cli.verb import add_command
 from privmix.commands.base import Command, function
 from privmix.jobs.options import Recorded

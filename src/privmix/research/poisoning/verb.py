@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from privmix.cli.attack import attack
+from privmix.cli.groups import attack
 from privmix.cli.verb import add_command
 from privmix.commands.base import Command, Facts, function
 from privmix.errors import InvalidInput
