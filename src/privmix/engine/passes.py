@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.engine.records import RecordSource, RecordTiles, cores, record_tiles, tiles_of
-from privmix.engine.rows import Engine, RowBlock, default_memory
+from privmix.engine.rows import Engine, RowBlock, RowEngine, default_memory
 from privmix.engine.tiles import TileReader
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
@@ -114,8 +114,10 @@ class SumEngine(Engine, Generic[Released]):
         cluster: PassMaker | None = None,
     ) -> None:
         no_core_dumps()
-        self._rows, self._streams = plan.rows, streams
-        self._passes = (cluster or ThisMachine()).passes(plan, tiles_of(records), workers=workers)
+        place = cluster or ThisMachine()
+        self._plan, self._streams = plan, streams
+        self._memory = place.memory() if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
+        self._passes = place.passes(plan, tiles_of(records), workers=workers)
         self._released: Released | None = None
 
     @property
@@ -127,7 +129,7 @@ class SumEngine(Engine, Generic[Released]):
 
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
         """Release the numbers, then yield rows sampled from them, from row ``first`` on."""
-        if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._rows:
+        if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._plan.rows:
             raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
         self._streams.claim()
         return self._run(progress or silent, first)
@@ -135,12 +137,13 @@ class SumEngine(Engine, Generic[Released]):
     def _run(self, tell: Progress, first: int) -> Iterator[RowBlock]:
         with self._passes.open():
             self._released = self._release(tell)
-        if first >= self._rows:
+        rows = self._plan.rows
+        if first >= rows:
             return
         x, y = self._sampled(tell)
-        for start in range(first, self._rows, _BLOCK_ROWS):
+        for start in range(first, rows, _BLOCK_ROWS):
             yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
-            tell("rows", min(start + _BLOCK_ROWS, self._rows), self._rows)
+            tell("rows", min(start + _BLOCK_ROWS, rows), rows)
 
     @abstractmethod
     def _release(self, tell: Progress) -> Released:
@@ -190,3 +193,16 @@ class ClippedSum(Pass[VectorSum]):
 
     def add(self, reader: TileReader, index: int, sums: Any, done: Callable[[int], None]) -> None:
         sums.total += reader.clipped_sum(index, done)
+
+
+class PassedRows(RowEngine):
+    """The engine for rows, with its sums over the records by passes."""
+
+    _passes: Passes
+
+    def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
+        with self._passes.open():
+            yield from super()._run(progress, first)
+
+    def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
+        return self._passes.over(ClippedSum(self._plan.dim), progress or silent).total

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.engine.cluster import KEPT, ClusterLost, check_ray, connected, lost, reason_of
-from privmix.engine.passes import AnySums, ClippedSum, Pass, Passes
+from privmix.engine.passes import AnySums, Pass, PassedRows, Passes
 from privmix.engine.records import PersonStoreTiles, RecordSource, RecordTiles, StoreTiles, Tile, record_tiles
-from privmix.engine.rows import RowBlock, RowEngine
 from privmix.engine.sealed_objects import ObjectKey, Sealed
 from privmix.engine.tiles import TileReader, TileSummer, empty_sums
 from privmix.errors import WITHHELD, InvalidInput, check_integer
@@ -327,7 +326,7 @@ def _guarded(work: Callable[[], _Result]) -> _Result | Failure:
         return Failure(None, reason_of(error))
 
 
-class RayReleaseEngine(RowEngine):
+class RayReleaseEngine(PassedRows):
     """Makes the sums on a Ray cluster; same rows as :class:`ReleaseEngine`, bit for bit, under one key.
 
     Formal guarantees: those of :class:`RowEngine`, and
@@ -339,6 +338,8 @@ class RayReleaseEngine(RowEngine):
 
     # A FeatureStore (or StoreTiles) is opened by its path on every worker; other records are copied to the object
     # store. tiles_at_once None keeps a task's sums in memory_bytes (512 MiB by default).
+
+    _passes: RayPasses
 
     def __init__(
         self,
@@ -356,13 +357,6 @@ class RayReleaseEngine(RowEngine):
         sums = _SUMS_BYTES if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
         self._tiles_at_once = tiles_at_once or max(1, int(sums / (ROW_TILE * self.summer.row_bytes)))
         self._passes = RayPasses(cluster or Cluster(), plan, self._records, workers=workers)
-
-    def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
-        with self._passes.open():
-            yield from super()._run(progress, first)
-
-    def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
-        return self._passes.over(ClippedSum(self._plan.dim), progress or silent).total
 
     def _row_sums(
         self, transform: RecordTransform, first: int, progress: Progress | None

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyrk
 
 from privmix.designs.moments.plan import MomentsPlan
-from privmix.engine.passes import ClippedSum, Pass, PassMaker, Room, SumEngine, ThisMachine
+from privmix.engine.passes import ClippedSum, Pass, Room, SumEngine
 from privmix.engine.records import RecordSource, mapping
 from privmix.engine.tiles import TileReader, lattice_steps
-from privmix.errors import check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.persons import RecordWeights
 from privmix.mechanisms.streams import SecretStreams
@@ -53,20 +52,11 @@ class MomentsEngine(SumEngine[SecondMoments]):
     # summed in panels of rows, each from a pass over the records: sums never lie on a disk. At the least 128 rows are
     # summed at once. The eigenvectors of X'X afterwards take 16 bytes an entry.
 
-    def __init__(
-        self,
-        plan: MomentsPlan,
-        records: RecordSource,
-        streams: SecretStreams,
-        *,
-        workers: int | None = None,
-        memory_bytes: int | None = None,
-        cluster: PassMaker | None = None,
-    ) -> None:
-        place = ThisMachine() if cluster is None else cluster
-        memory = place.memory() if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
-        self._plan, self._panels = plan, row_panels(plan.dim, memory)
-        super().__init__(plan, records, streams, workers=workers, cluster=place)
+    _plan: MomentsPlan
+
+    def __init__(self, plan: MomentsPlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
+        super().__init__(plan, records, streams, **machine)
+        self._panels = row_panels(plan.dim, self._memory)
 
     def _release(self, tell: Progress) -> SecondMoments:
         plan = self._plan

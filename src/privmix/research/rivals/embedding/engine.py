@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.engine.passes import Pass, Room, SumEngine
-from privmix.engine.records import RecordSource
 from privmix.engine.tiles import TileReader
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.persons import RecordWeights
@@ -40,9 +39,7 @@ class EmbeddingEngine(SumEngine[ClassEmbeddings]):
         * an engine runs once, and streams serve one engine.
     """
 
-    def __init__(self, plan: EmbeddingPlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
-        super().__init__(plan, records, streams, **machine)
-        self._plan = plan
+    _plan: EmbeddingPlan
 
     def _release(self, tell: Progress) -> ClassEmbeddings:
         self._transform = RecordTransform(self._plan.clip_norm)

@@ -9,9 +9,8 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.passes import EXACT_FLOAT64, ClippedSum, Pass, PassMaker, ThisMachine
+from privmix.engine.passes import EXACT_FLOAT64, Pass, PassedRows, PassMaker, ThisMachine
 from privmix.engine.records import RecordSource
-from privmix.engine.rows import RowBlock, RowEngine
 from privmix.engine.tiles import TileReader
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
@@ -28,7 +27,7 @@ SUM_BYTES = 2**30
 _LARGEST_WEIGHT = 2.0 ** (WEIGHT_BITS + 4)
 
 
-class GaussianMixingEngine(RowEngine):
+class GaussianMixingEngine(PassedRows):
     """Sums of all records with normal weights; records are read once for each gigabyte of sums, or half of the memory.
 
     Formal guarantees (in addition to those of :class:`RowEngine`):
@@ -60,13 +59,6 @@ class GaussianMixingEngine(RowEngine):
     def draw_by(self, members: Callable[[int, int], NDArray[np.float64]]) -> None:
         """Take the weights of a row tile and a block of records as ``members`` gives them; for audits."""
         self._weights = members
-
-    def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
-        with self._passes.open():
-            yield from super()._run(progress, first)
-
-    def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
-        return self._passes.over(ClippedSum(self._plan.dim), progress or silent).total
 
     def _row_sums(
         self, transform: RecordTransform, first: int, progress: Progress | None
