@@ -13,9 +13,8 @@ import pytest
 from typer.main import get_group
 
 from privmix.accounting import Adjacency, Gaussian
-from privmix.cli import account, ledger
+from privmix.cli import account, groups
 from privmix.cli.app import VERBS, app
-from privmix.cli.groups import ATTACKS, attack
 from privmix.cli.lazy_verbs import Verb, verbs_from_elsewhere
 from privmix.cli.verb import add_command
 from privmix.ledger.ledger import Ledger
@@ -71,7 +70,7 @@ def test_what_needs_no_arithmetic_imports_none(tmp_path: Path) -> None:
 
 def test_a_verb_that_explains_itself_does_nothing_else() -> None:
     verbs = [*VERBS, "account poisoning"]
-    verbs += [*(f"attack {name}" for name in ATTACKS), *(f"ledger {name}" for name in ledger.VERBS)]
+    verbs += [*(f"attack {name}" for name in groups.ATTACKS), *(f"ledger {name}" for name in groups.LEDGER)]
     verbs += [*verbs_from_elsewhere(), *(f"attack {name}" for name in verbs_from_elsewhere("attack"))]
     said, imported = run_fresh(*({"arguments": [*verb.split(), "--help"]} for verb in verbs))
     assert said.count("Usage:") == len(verbs)
@@ -157,11 +156,12 @@ def test_lazy_names_are_what_they_say(path: Path) -> None:
     ("group", "place", "verbs"),
     [
         (app, "", VERBS),
-        (attack, "attack", ATTACKS),
-        (ledger.ledger, "ledger", ledger.VERBS),
+        (groups.attack, "attack", groups.ATTACKS),
+        (groups.ledger, "ledger", groups.LEDGER),
+        (groups.series, "series", groups.SERIES),
         (account.account, "account", account.VERBS),
     ],
-    ids=["privmix", "attack", "ledger", "account"],
+    ids=["privmix", "attack", "ledger", "series", "account"],
 )
 def test_help_says_of_a_verb_what_the_verb_says(group: object, place: str, verbs: dict[str, Verb]) -> None:
     """Of privmix's own, in the order in which they are listed, and of those that entry points bring."""

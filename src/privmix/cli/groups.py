@@ -41,5 +41,5 @@ def _group(name: str, verbs: dict[str, Verb]) -> typer.Typer:
 
 
 attack: Final = _group("attack", ATTACKS)
-_group("ledger", LEDGER)
-_group("series", SERIES)
+ledger: Final = _group("ledger", LEDGER)
+series: Final = _group("series", SERIES)
