@@ -34,10 +34,7 @@ _CENTRE: Final = "transform.centre"
 def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a fitted model to a new folder, whole or not at all; return its path.
 
-    Args:
-        model: a fitted learner of :data:`~privmix.learning.base.LEARNERS`.
-        folder: its parent is made when missing.
-        overwrite: replace ``folder``, and all in it, if it holds a model; any other folder is never replaced.
+    ``overwrite`` replaces ``folder``, and all in it, if it holds a model; any other folder is never replaced.
     """
     target = Path(folder)
     if type(model) not in LEARNERS.all() or not hasattr(model, "facts_"):

@@ -73,17 +73,12 @@ class Run(RunPlace):
         * One at a time: two processes never work on one run.
         * Same folder: all writing goes into the folder that was opened. If another process renames that one or puts
           another in its place, the run ends with :class:`FolderLost`, its key first; nothing is written elsewhere.
-
-    Args:
-        out: the result's folder; it appears when the run is done.
-        settings: JSON values; everything that decides the result. They are shown in messages: nothing private.
-        streams: secret streams, destroyed at the end; None takes a fresh key. A resumed run has its own, and those
-            given are destroyed.
-        extra: the caller's JSON values for :class:`RunState`.
-        files: of the result, that are there from the beginning, by name.
-        overwrite: a result at ``out`` is replaced; an interrupted run is discarded unless ``resume``.
-        resume: continue the interrupted run.
     """
+
+    # settings: JSON values; everything that decides the result. They are shown in messages: nothing private. streams:
+    # destroyed at the end; None takes a fresh key. A resumed run has its own, and those given are destroyed. extra: for
+    # `RunState`. files: of the result, that are there from the beginning. overwrite: a result at `out` is replaced; an
+    # interrupted run is discarded unless `resume`.
 
     # Under another version of these, the same key may give other draws.
     packages: ClassVar[tuple[str, ...]] = ("privmix", "numpy", "randomgen")

@@ -33,19 +33,9 @@ def release_to_memory(
     reservation: ReservationNote | None = None,
     progress: Progress | None = None,
 ) -> ReleasedDataset:
-    """Run ``plan`` and return the release; the streams' key is destroyed.
+    """Run ``plan``, from :meth:`ReleaseConfig.calibrate`, on extracted records; the streams' key is destroyed.
 
-    Args:
-        plan: from :meth:`ReleaseConfig.calibrate`; it holds the target.
-        records: extracted features and labels.
-        streams: fresh secret streams; used up by this call.
-        extractor: description of the feature extractor.
-        input_shape: shape of one raw input.
-        reservation: of the ledger that was charged.
-        progress: called as work proceeds.
-
-    Raises:
-        InvalidInput: the plan costs more than was asked of it; no record is read then.
+    A plan that costs more than its target raises :class:`InvalidInput` before a record is read.
     """
     try:
         check_plan(plan)

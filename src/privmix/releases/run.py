@@ -63,14 +63,12 @@ class ReleaseRun(Run):
         * Sealed, then ended: the key is sealed to them once all rows are there, and is destroyed as always once that
           copy is in its place. The sealed copy is the owner's, next to the release and no part of it.
         * Never replaced: a sealed key that lies there ends the run before it begins.
-
-    Args:
-        choice: the planner's :meth:`Choice.to_dict`; exactly with ``picture``, an SVG of its predictions.
-        auditor: recipient of the sealed key at the end, if any.
-        series: step of a series, whose key then makes the noise.
-        table_rows: makes rows of a table (CSV) of the released arrays and mean.
-        in_ledger: mode of the budget to be charged once the run is there; None: as ``reservation`` states.
     """
+
+    # choice: the planner's `Choice.to_dict`; exactly with `picture`, an SVG of its predictions. auditor: recipient of
+    # the sealed key at the end. series: step of a series, whose key then makes the noise. table_rows: makes rows of a
+    # table (CSV) of the released arrays and mean. in_ledger: mode of the budget to be charged once the run is there;
+    # None: as `reservation` states.
 
     kind: ClassVar[FolderKind] = RELEASE_FOLDER
     _members: frozenset[str] = frozenset()

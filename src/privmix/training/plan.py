@@ -253,10 +253,7 @@ def plan_training(
 ) -> TrainingPlan:
     """Find the least noise with which ``epochs`` passes cost at most ``epsilon`` at ``delta``; for 0, no steps.
 
-    ``of`` makes another mechanism's plan of the draft.
-
-    Raises:
-        InvalidInput: a number is out of range, or no noise reaches the target; the message gives values that would.
+    ``of`` makes another mechanism's plan of the draft. If no noise reaches the target, the error gives values that do.
     """
     check_number("epsilon", epsilon, low=0)
     check_integer("batch_size", batch_size, low=1, high=check_integer("records", records, low=1))

@@ -26,13 +26,10 @@ class TrainingRecords:
     Formal guarantees:
         * Silent: no message or ``repr`` holds a value, a label, the number of a record or how many there are.
         * Closed class list: a label outside the declared classes is refused, never added.
-
-    Attributes:
-        x: (n, d) float32 features, or (n, V, d): V precomputed views of each record.
-        labels: (n,) int64 in [0, classes).
-        classes: number of declared classes.
-        units: with persons as units, the order that groups records by person, and each person's first place; or None.
     """
+
+    # x: (n, d), or (n, V, d): V precomputed views of each record. labels: in [0, classes). units: with persons as
+    # units, the order that groups records by person, and each person's first place.
 
     x: NDArray[np.float32]
     labels: NDArray[np.int64]

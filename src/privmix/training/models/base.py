@@ -228,21 +228,8 @@ def build_model(
 ) -> Classifier:
     """Make a model with fresh weights, or pretrained ones under a fresh head.
 
-    ``linear`` takes features (b, d); others take images (b, C, H, W) in [0, 1].
-
-    Args:
-        name: ``linear``, ``cnn``, ``cnn-relu``, ``resnet-9``, ``wrn-DEPTH-WIDTH``. Also ``hf:FOLDER_OR_NAME``,
-            ``hf-head:FOLDER_OR_NAME``, or the name of a registered model.
-        input_shape: of a raw input; (H, W) or (H, W, C) for image models.
-        dim: length of a feature vector.
-        classes: number of logits.
-        seed: of the weights; torch's global generators are restored.
-        norm: for ``linear``: scale each vector to this L2 norm.
-
-    Raises:
-        InvalidInput: no such model, or not for such inputs.
-        StorageError: the hub cannot be reached and the model is not in the local cache.
-        MissingExtra: a pretrained model is wanted and transformers is not installed.
+    ``linear`` takes features (b, d), scaled to L2 norm ``norm``; others take images (b, C, H, W) in [0, 1] of raw shape
+    (H, W) or (H, W, C). Torch's global generators are restored.
     """
     wanted = Wanted(tuple(input_shape), dim, classes, norm)
     with seeded(seed):

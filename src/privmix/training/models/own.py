@@ -36,15 +36,10 @@ _GIVE: Final = "the torch.nn.Module that was trained, as `module`: the folder ha
 
 @MODELS.register
 class OwnNetwork(Classifier):
-    """A user's own module; :meth:`of` checks one and wraps a copy. Loading saved weights needs it again.
+    """A user's own module; :meth:`of` checks one and wraps a copy. Loading saved weights needs it again."""
 
-    Args:
-        classes: number of logits.
-        takes_images: whether it takes images (b, C, H, W) in [0, 1]; otherwise vectors (b, d).
-        initial_sha256: of the weights that training starts from.
-        record_shape: shape to which the module gets vectors; None: as they are.
-        module: the network, or None for weights without a module, which compute nothing.
-    """
+    # takes_images: images (b, C, H, W) in [0, 1]; otherwise vectors (b, d), in `record_shape` where there is one.
+    # initial_sha256: of the weights that training starts from. module: None for weights alone, which compute nothing.
 
     name: ClassVar[str] = "module"
     called: ClassVar[str] = "torch:FILE.py:NAME or torch:PACKAGE.MODULE:NAME (a torch.nn.Module of your own)"
@@ -85,14 +80,10 @@ class OwnNetwork(Classifier):
               random, or looks at values to decide what to do. The checks are known facts on it, a run in which no value
               can be looked at, and trials on public random inputs.
             * Public: nothing here has seen a private record.
-
-        Args:
-            module: gives logits (b, classes) of images (b, C, H, W), vectors (b, d) or records in their shape; or a
-                text for :func:`own_module`. Parameters without ``requires_grad`` are not trained. Batch normalisation
-                that is frozen and in evaluation mode, and dropout in evaluation mode, stay so.
-            facts: public facts of the data.
-            seed: of the weights of a module that is named.
         """
+        # A module gives logits (b, classes) of images (b, C, H, W), vectors (b, d) or records in their shape; a text is
+        # for `own_module`, and `seed` for its weights. Parameters without `requires_grad` are not trained. Batch
+        # normalisation that is frozen and in evaluation mode, and dropout in evaluation mode, stay so.
         if isinstance(module, str) and module.startswith(OWN_PREFIX):
             module = own_module(module, seed)
         if module is None:

@@ -82,9 +82,6 @@ def warm_up(
     Formal guarantees:
         * Repeatable: equal models, data, config and seed give equal weights on one machine.
         * Apart: torch's and NumPy's global generators are neither read nor moved.
-
-    Raises:
-        InvalidInput: the public loss is not finite: the learning rate is too large.
     """
     check_integer("public seed", seed, low=0)
     flat = FlatParameters(model)
