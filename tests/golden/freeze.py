@@ -30,7 +30,7 @@ from privmix.planning import ReleaseConfig
 from privmix.plans.registry import design_named
 from privmix.releases.api import release_to_folder
 from privmix.releases.folder import load_release
-from privmix.training.card import model_card
+from privmix.training.certificate import model_card
 from privmix.training.views.augment import Flip
 from privmix.training.views.config import ViewConfig
 from tests.certificate.helpers import a_reservation

@@ -1,4 +1,4 @@
-"""The certificate of a trained model: what of it no release has, and the words that follow from a training plan."""
+"""The certificate and the card of a trained model: what of it no release has, and words that follow from its plan."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from typing import Any, ClassVar, Final, Literal
 from privmix.accounting.events import Adjacency
 from privmix.accounting.filters import ledger_statement
 from privmix.certificate import certificate as common
-from privmix.certificate.assessment import AssessedFacts, assess
+from privmix.certificate.about import privacy_metadata
+from privmix.certificate.assessment import SOURCE, AssessedFacts, assess, markdown
 from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.notes import ReservationNote, use
 from privmix.data.overlap_rule import PUBLISHED, PUBLISHED_OF_PERSONS
 from privmix.errors import InvalidInput
-from privmix.features.spec import drafted_statements
+from privmix.features.spec import drafted_statements, title_of
 from privmix.fields import Digest
 from privmix.mechanisms.plan import check_price, unit_of
-from privmix.rounding import percent_up
+from privmix.rounding import exact, percent_up, rounded_up
+from privmix.training.config import OWN
 from privmix.training.mechanisms.base import mechanism_of, plan_types
 from privmix.training.plan import TrainingPlan
 
 WEIGHTS_FILE: Final = "weights.safetensors"
 PUBLIC_DATA: Final = ("public", "synthetic", "pool")
 """Kinds of public data, by their names in settings."""
+CARD_FILE: Final = "MODEL_CARD.md"
+"""In the model's folder. Verification compares its text: a change needs editions, as :mod:`privmix.releases.card`."""
+_OWN: Final = "a network of its maker's own, whose code is not here: its weights need the module"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,3 +277,54 @@ def _averaged(plan: TrainingPlan) -> str:
         if plan.per_person > 1
         else ("the views of one of their records")
     )
+
+
+def model_card(certificate: Certificate) -> str:
+    """Return the card in Markdown, with the front matter that model hubs read."""
+    guarantee, settings = certificate["guarantee"], certificate["settings"]
+    warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate.warnings)
+    statements = "\n".join(f"- {text}" for text in certificate["statements"])
+    classes = ", ".join(f"`{name}`" for name in settings["classes"])
+    network = settings["network"]["architecture"]
+    use = "privmix predict MODEL --data YOUR_RECORDS --out predictions.csv\nprivmix export MODEL --out net.pt2"
+    if network == OWN:
+        use = (
+            "privmix predict MODEL --module torch:FILE.py:NAME --data YOUR_RECORDS --out predictions.csv\n"
+            "privmix export MODEL --module torch:FILE.py:NAME --out net.pt2"
+        )
+    epsilon = rounded_up(certificate.epsilon, 4)
+    return f"""---
+library_name: privmix
+tags:
+- differential-privacy
+- dp-sgd
+{privacy_metadata(guarantee, certificate.unit)}---
+# A model trained with differential privacy
+{warnings}
+**Guarantee: ({epsilon}, {exact(guarantee["delta"])})-differential privacy, adjacency {certificate.relation},
+accountant `{guarantee["accountant"]}`.** `certificate.json` has every public constant and the accounting event;
+`privmix verify` recomputes them.
+
+{statements}
+
+## What holds, what does not, what is unknown
+
+The questions are those of {SOURCE}.
+
+{markdown(certificate["assessment"])}
+
+## What it is
+
+Network: {_OWN if network == OWN else f"`{network}`"}. It takes {title_of(settings["extractor"])} features of inputs of
+shape {" x ".join(map(str, settings["input_shape"]))}. Classes in order: {classes}.
+
+## How to use it
+
+```sh
+privmix verify MODEL
+{use}
+```
+
+The exported file loads without
+privmix: `torch.export.load("net.pt2").module()`.
+"""

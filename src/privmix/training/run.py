@@ -32,8 +32,7 @@ from privmix.mechanisms.run_folder import CertifiedContents
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.rounding import rounded_up
-from privmix.training.card import CARD_FILE
-from privmix.training.certificate import WEIGHTS_FILE
+from privmix.training.certificate import CARD_FILE, WEIGHTS_FILE
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
 from privmix.training.gradients.clipping import Clipping

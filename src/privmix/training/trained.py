@@ -25,8 +25,7 @@ from privmix.data.memory import as_array
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.held_folders import HeldFolder, held
 from privmix.shown import Bars, Shown
-from privmix.training.card import CARD_FILE, model_card
-from privmix.training.certificate import WEIGHTS_FILE, read_certificate
+from privmix.training.certificate import CARD_FILE, WEIGHTS_FILE, model_card, read_certificate
 from privmix.training.facts import ModelFacts
 from privmix.training.models.base import Classifier, model_from_spec, quiet_torch, without_memory
 from privmix.training.models.own import OwnNetwork

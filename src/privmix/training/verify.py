@@ -15,8 +15,7 @@ from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.certificate.verification import COUNT_UNCHECKED, Verification
 from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import check_shape, check_spec
-from privmix.training.card import CARD_FILE, model_card
-from privmix.training.certificate import WEIGHTS_FILE, public_text
+from privmix.training.certificate import CARD_FILE, WEIGHTS_FILE, model_card, public_text
 from privmix.training.config import OF_THE_JOB, TrainingConfig
 from privmix.training.mechanisms.base import mechanism_of, plan_from_dict
 from privmix.training.models.own import OwnNetwork
