@@ -13,19 +13,8 @@ from numpy.typing import NDArray
 
 from privmix.devices import chosen_device, full_precision
 from privmix.errors import InvalidInput, check_choice, check_integer
+from privmix.features import models
 from privmix.features.base import Extractor
-from privmix.features.models import (
-    Located,
-    OwnModel,
-    bare_name,
-    cached,
-    files_digest,
-    is_commit,
-    is_hub_name,
-    locate,
-    public_name,
-    weights_digest,
-)
 from privmix.packages import torch
 
 if TYPE_CHECKING:
@@ -78,9 +67,9 @@ class TorchEncoder(Extractor):
         """Scalars, a plain name or one of the hub, a commit, and a precision that there is."""
         super().check_stated(options)
         check_choice("precision", options.get("precision", "float32"), PRECISIONS)
-        if "model" in options and not is_hub_name(options["model"]):
-            bare_name(options["model"])
-        if options.get("revision") is not None and not is_commit(options["revision"]):
+        if "model" in options and not models.is_hub_name(options["model"]):
+            models.bare_name(options["model"])
+        if options.get("revision") is not None and not models.is_commit(options["revision"]):
             raise InvalidInput("revision", options["revision"], "a commit")
 
     @property
@@ -157,17 +146,17 @@ class PretrainedEncoder(TorchEncoder):
         return encoder
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
+    def from_options(cls, options: Mapping[str, Any], own: models.OwnModel | None = None) -> Self:
         """Rebuild it with the user's own copy of the model, or the one in the hub's local cache."""
         # Anyone may have written a spec: it opens no folder by its name, and downloads nothing.
         model = options.get("model")
-        on_hub = is_hub_name(model)
+        on_hub = models.is_hub_name(model)
         if not on_hub:
             # Asking the hub for a private folder's name would reveal the name, and bring another model.
-            bare_name(model)
+            models.bare_name(model)
         if own is not None:
             return cls(**options, path=own.path)
-        if not on_hub or not is_commit(options.get("revision")):
+        if not on_hub or not models.is_commit(options.get("revision")):
             raise InvalidInput("features_model", None, f"the folder that holds a copy of the model {model}")
         encoder = cls(**options)
         encoder._fetches = False
@@ -176,19 +165,19 @@ class PretrainedEncoder(TorchEncoder):
     @classmethod
     def wants(cls, options: Mapping[str, Any]) -> str | None:
         model = str(options.get("model"))
-        if is_hub_name(model) and is_commit(options.get("revision")):
+        if models.is_hub_name(model) and models.is_commit(options.get("revision")):
             return f"the model {model} in the local cache of the Hugging Face hub, or a copy named by `features_model`"
         return f"the folder that holds a copy of the model {model!r:.80}, named by `features_model`"
 
     @cached_property
-    def _located(self) -> Located:
+    def _located(self) -> models.Located:
         if self._path is None and not self._fetches:
-            return cached(self._model_name, str(self._revision), self.extra)
-        return locate(self._model_name, self._revision, self._path, self.extra)
+            return models.cached(self._model_name, str(self._revision), self.extra)
+        return models.locate(self._model_name, self._revision, self._path, self.extra)
 
     @property
     def _public_name(self) -> str:
-        return public_name(self._model_name, self._path)
+        return models.public_name(self._model_name, self._path)
 
     @property
     @abstractmethod
@@ -198,7 +187,10 @@ class PretrainedEncoder(TorchEncoder):
     @cached_property
     def digests(self) -> dict[str, str]:
         """Digests of the weights, and of the files that define the computation with them."""
-        return {"weights_sha256": weights_digest(self._weights), "files_sha256": files_digest(self._located.folder)}
+        return {
+            "weights_sha256": models.weights_digest(self._weights),
+            "files_sha256": models.files_digest(self._located.folder),
+        }
 
 
 def freeze(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:

@@ -13,6 +13,7 @@ from privmix.accounting.events import Adjacency, Event, event_from_dict, event_t
 from privmix.accounting.filters import Filter, make_filter
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_number
 from privmix.fields import is_printable, stored
+from privmix.ledger import pricing
 from privmix.ledger.contents import DataIdentity, bind, is_known, keeps_any, keeps_listings
 from privmix.ledger.database import (
     FIRST_HASH,
@@ -28,23 +29,6 @@ from privmix.ledger.database import (
     writing,
 )
 from privmix.ledger.entries import Budget, Reservation, append_entry, binding, contents_of, parse, reserved_entry
-from privmix.ledger.pricing import (
-    ADAPTIVE,
-    CAP,
-    PLANNED,
-    RECORD,
-    UNITS,
-    TotalCost,
-    cap_of,
-    check_dataset,
-    check_first,
-    check_row,
-    event_for,
-    filter_of,
-    spent_of,
-    stated_of,
-    with_event,
-)
 
 _LONGEST = 200
 # Seconds to wait for the lock: everyone who reserves on the same dataset prices its history in turn. This is slower
@@ -120,7 +104,7 @@ class Ledger:
         delta: float,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
         adaptive: str | None = None,
-        unit: str = RECORD,
+        unit: str = pricing.RECORD,
     ) -> Filter | None:
         """Give dataset ``name`` a total budget, once.
 
@@ -142,12 +126,12 @@ class Ledger:
         check_number("delta", delta, low=0, high=1, high_open=True)
         if not name.strip() or len(name) > _LONGEST or not is_printable(name):
             raise InvalidInput("dataset", name, f"a printable name of at most {_LONGEST} characters")
-        check_choice("unit", unit, UNITS)
+        check_choice("unit", unit, pricing.UNITS)
         made = None if adaptive is None else make_filter(adaptive, epsilon, delta)
         row = {"name": name, "epsilon": epsilon, "delta": delta, "adjacency": adjacency.value}
         if made is not None:
             row["filter"] = canonical(stored(made))
-        if unit != RECORD:
+        if unit != pricing.RECORD:
             row["unit"] = unit
         with storage_errors(self._shown), writing(self._engine) as connection:
             if connection.execute(select(datasets.c.id).where(datasets.c.name == name)).first():
@@ -165,7 +149,7 @@ class Ledger:
         event: Event,
         *,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
-        unit: str = RECORD,
+        unit: str = pricing.RECORD,
         most_per_person: int | None = None,
         purpose: str,
         contents: DataIdentity | None = None,
@@ -198,13 +182,13 @@ class Ledger:
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, name, lock=True)
             new = None if contents is None else bind(connection, dataset, contents)
-            charged = event_for(dataset, event, unit, adjacency, most_per_person)
+            charged = pricing.event_for(dataset, event, unit, adjacency, most_per_person)
             charge: dict[str, Any] = {"purpose": purpose, "event": event_to_dict(charged)}
             if most_per_person is not None:
-                charge |= {CAP: most_per_person, "record_event": event_to_dict(event)}
+                charge |= {pricing.CAP: most_per_person, "record_event": event_to_dict(event)}
             known = None if id is None else reserved_entry(connection, id)
             if known is not None:
-                terms = {field: known[1].get(field) for field in ("purpose", "event", CAP, "record_event")}
+                terms = {field: known[1].get(field) for field in ("purpose", "event", pricing.CAP, "record_event")}
                 if known[0] != dataset.id or canonical(terms) != canonical(dict.fromkeys(terms) | charge):
                     raise InvalidInput("reservation", id, "a reservation with unchanged terms")
                 reservation = Reservation(known[1]["id"], name, known[1]["spent"])
@@ -227,13 +211,13 @@ class Ledger:
         event: Event,
         *,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
-        unit: str = RECORD,
+        unit: str = pricing.RECORD,
         most_per_person: int | None = None,
     ) -> None:
         """Raise what :meth:`reserve` would raise of the budget, without charging: before a large dataset is hashed."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, name)
-            self._spending(connection, dataset, event_for(dataset, event, unit, adjacency, most_per_person))
+            self._spending(connection, dataset, pricing.event_for(dataset, event, unit, adjacency, most_per_person))
 
     def bind(self, reservation: Reservation, steps: Sequence[str]) -> None:
         """Record which records a charge serves, before the first draw of the last of ``steps``.
@@ -327,21 +311,23 @@ class Ledger:
 
     def budget(self, name: str) -> Budget:
         """Budget and spending of dataset ``name``, priced again."""
-        return self._budget(name, check_dataset, spent_of)
+        return self._budget(name, pricing.check_dataset, pricing.spent_of)
 
     def stated_budget(self, name: str) -> Budget:
         """Return budget and spending of dataset ``name`` as its newest charge was priced: fast with many charges, too.
 
         :func:`verify_ledger` prices everything again, and refuses a statement that is too small.
         """
-        return self._budget(name, check_row, stated_of)
+        return self._budget(name, pricing.check_row, pricing.stated_of)
 
-    def _budget(self, name: str, check: Callable[[Row[Any]], None], spending_of: Callable[..., TotalCost]) -> Budget:
+    def _budget(
+        self, name: str, check: Callable[[Row[Any]], None], spending_of: Callable[..., pricing.TotalCost]
+    ) -> Budget:
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, name, check=check)
             reserves = contents_of(connection, dataset.id, "reserve")
             commits = contents_of(connection, dataset.id, "commit")
-        spending, kept = spending_of(dataset, reserves), filter_of(dataset)
+        spending, kept = spending_of(dataset, reserves), pricing.filter_of(dataset)
         return Budget(
             name,
             dataset.epsilon,
@@ -355,7 +341,7 @@ class Ledger:
             None if kept is None else kept.name,
             spending.share,
             dataset.unit,
-            cap_of(reserves),
+            pricing.cap_of(reserves),
         )
 
     def history(self, name: str) -> list[dict[str, Any]]:
@@ -376,8 +362,8 @@ class Ledger:
                 list(connection.execute(select(fingerprints))),
             )
 
-    def _spending(self, connection: Connection, dataset: Row[Any], event: Event) -> TotalCost:
-        return with_event(dataset, contents_of(connection, dataset.id, "reserve"), event)
+    def _spending(self, connection: Connection, dataset: Row[Any], event: Event) -> pricing.TotalCost:
+        return pricing.with_event(dataset, contents_of(connection, dataset.id, "reserve"), event)
 
     def _dataset(
         self,
@@ -385,7 +371,7 @@ class Ledger:
         name: str,
         *,
         lock: bool = False,
-        check: Callable[[Row[Any]], None] = check_dataset,
+        check: Callable[[Row[Any]], None] = pricing.check_dataset,
     ) -> Row[Any]:
         """Return the dataset's row, checked against the first and last entries of its history."""
         found = self._row(connection, name, lock=lock)
@@ -395,7 +381,7 @@ class Ledger:
         last = connection.execute(own.order_by(entries.c.number.desc())).first()
         if first is None or last is None or first.hash != chained(FIRST_HASH, first.content):
             raise InvalidInput(f"budget of {name}", "no first entry, or another one", "the terms in the first entry")
-        check_first(found, parse(first.content))
+        pricing.check_first(found, parse(first.content))
         if (last.number, last.hash) != (found.entries, found.head):
             raise InvalidInput(f"ledger history of {name}", last.number, f"{found.entries} entries, as in its row")
         return found
@@ -410,4 +396,4 @@ class Ledger:
 
 
 def _mode(dataset: Row[Any]) -> str:
-    return PLANNED if dataset.filter is None else ADAPTIVE
+    return pricing.PLANNED if dataset.filter is None else pricing.ADAPTIVE
