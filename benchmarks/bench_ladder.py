@@ -474,21 +474,6 @@ def drawn(runs: Mapping[str, Any], header: list[str]) -> Iterator[str]:
         )
 
 
-def earlier(runs: Mapping[str, Any]) -> Iterator[str]:
-    """Runs by an earlier script, until the rungs with synthetic images are run."""
-    past = [run for run in runs.values() if run["part"] == "pools"]
-    if past:
-        labels = dict.fromkeys(run["label"] for run in past)
-        cells = [
-            [label, spread({run["seed"]: run["accuracy"] for run in past if run["label"] == label})] for label in labels
-        ]
-        yield (
-            "### Earlier\n\nOf commit 8a7416f8, not rebuilt: 10,000 private records, three epochs with four crops at "
-            "rate 2, which no search chose, and a shorter EDM. Compare warm-ups alone.\n\n"
-            + common.table(["", "test accuracy, % (deviation, seeds)"], cells)
-        )
-
-
 def label_of(rung: Rung) -> str:
     return rung.label.split(", epsilon")[0]
 
@@ -504,7 +489,6 @@ def report(runs: Mapping[str, Any], *, again: bool) -> None:
         *others(runs),
         "## With synthetic images",
         *drawn(runs, header),
-        *earlier(runs),
     ]
     facts = {
         "task": f"tanh CNN on MNIST pixels, {RECORDS} private records, {PUBLIC} public",
