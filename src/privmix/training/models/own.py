@@ -38,7 +38,7 @@ _GIVE: Final = "the torch.nn.Module that was trained, as `module`: the folder ha
 class OwnNetwork(Classifier):
     """A user's own module; :meth:`of` checks one and wraps a copy. Loading saved weights needs it again."""
 
-    # takes_images: images (b, C, H, W) in [0, 1]; otherwise vectors (b, d), in `record_shape` where there is one.
+    # Images are (b, C, H, W) in [0, 1] where `takes_images`; else vectors (b, d), in `record_shape` if there is one.
     # initial_sha256: of the weights that training starts from. module: None for weights alone, which compute nothing.
 
     name: ClassVar[str] = "module"
@@ -81,9 +81,9 @@ class OwnNetwork(Classifier):
               can be looked at, and trials on public random inputs.
             * Public: nothing here has seen a private record.
         """
-        # A module gives logits (b, classes) of images (b, C, H, W), vectors (b, d) or records in their shape; a text is
-        # for `own_module`, and `seed` for its weights. Parameters without `requires_grad` are not trained. Batch
-        # normalisation that is frozen and in evaluation mode, and dropout in evaluation mode, stay so.
+        # A module gives logits (b, classes) of images (b, C, H, W), vectors (b, d) or records in their shape. A text
+        # names one for `own_module`; `seed` draws its weights. Parameters without `requires_grad` are not trained.
+        # Batch normalisation that is frozen and in evaluation mode stays so, as does dropout in evaluation mode.
         if isinstance(module, str) and module.startswith(OWN_PREFIX):
             module = own_module(module, seed)
         if module is None:
