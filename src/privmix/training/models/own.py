@@ -39,7 +39,7 @@ class OwnNetwork(Classifier):
     """A user's own module; :meth:`of` checks one and wraps a copy. Loading saved weights needs it again."""
 
     # Images are (b, C, H, W) in [0, 1] where `takes_images`; else vectors (b, d), in `record_shape` if there is one.
-    # initial_sha256: of the weights that training starts from. module: None for weights alone, which compute nothing.
+    # initial_sha256: of the weights that training starts from. A `module` of None has weights alone.
 
     name: ClassVar[str] = "module"
     called: ClassVar[str] = "torch:FILE.py:NAME or torch:PACKAGE.MODULE:NAME (a torch.nn.Module of your own)"
