@@ -6,7 +6,8 @@ Second moments are sums over all records: of products of pixels, and of pixels b
 in stages. The first noisy stage shows along which directions records vary; the second clips records more closely
 along these; the third gives each class its own shape.
 
-The digits are drawn from fonts, so no image is private.
+The digits are drawn from fonts, so no image is private. Their distortion was chosen so that stages help here. On other
+data one stage can be better: see the page on choosing a design.
 """
 
 # sphinx_gallery_thumbnail_path = "generated/gallery/small/images.png"
