@@ -39,7 +39,7 @@ def sits_in(monkeypatch: pytest.MonkeyPatch, **shell: Any) -> Screen:
 
 
 @shows_bars
-def work(times: int, *, records: int | None = None, progress: Asked = None, given: Any = None) -> bool:
+def work(times: int, *, progress: Asked = None, **given: Any) -> bool:
     """Work, and tell of it."""
     tell = callback(progress)
     for done in range(times):
@@ -105,7 +105,11 @@ def test_notebooks_show_bars_below_the_cell(monkeypatch: pytest.MonkeyPatch, now
         assert (pages[-1] == "") is (asked is None)
 
 
-@pytest.mark.parametrize("hidden", [{"records": 9_000}, {"given": types.SimpleNamespace(count_is_private=True)}])
+@pytest.mark.parametrize(
+    "hidden",
+    [{"records": 9_000}, {"private_count": True}, {"given": types.SimpleNamespace(count_is_private=True)}],
+    ids=str,
+)
 def test_private_counts_are_hundredths(
     hidden: dict[str, Any], monkeypatch: pytest.MonkeyPatch, now: list[float]
 ) -> None:

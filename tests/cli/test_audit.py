@@ -159,3 +159,12 @@ def test_a_noise_audit_of_too_little_noise_says_so(monkeypatch: pytest.MonkeyPat
     page = tmp_path / "page.html"
     assert privmix("report", str(tmp_path / "run"), "--for", "public", "--out", str(page)).code == 0
     assert "The noise is not as certified" in page.read_text()
+
+
+def test_an_audit_stops_when_enough_is_proven_or_a_time_is_over(release: Path) -> None:
+    found = audit(f"audit {release} --enough 0.05 --confidence 0.9999999999 --seed 0 --json")
+    assert found["proven_epsilon"] >= 0.05 * found["claimed_epsilon"]
+    told = privmix("audit", str(release), "--seconds", "0.1", "--confidence", "0.9999999999")
+    assert told.code == 0, told.err
+    for wrong in ("--seconds 0", "--enough 2", "--seconds 1 --noise", "--enough 0.5 --data x --canaries 9"):
+        assert privmix("audit", str(release), *wrong.split()).code == 2, wrong

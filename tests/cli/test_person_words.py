@@ -46,6 +46,9 @@ def test_verbs_name_the_unit(made: dict[str, Any], name: str, tmp_path: Path) ->
     assert "that each has an identifier of their own" in verified
     assert "one record" not in verified
     assert json.loads(privmix("verify", str(folder), "--json").out)["unit"] == "person"
+    if name == "persons":
+        assert f"adjacency `add_remove`, {SAID.partition(', ')[2]}" in (folder / "README.md").read_text()
+        assert SAID in (folder / "croissant.json").read_text()
     said("report", str(folder), "--out", str(tmp_path / "r.html"))
     page = (tmp_path / "r.html").read_text()
     assert "one person, with all records" in page

@@ -1,4 +1,4 @@
-"""Data in other forms that people hold: the same records as in a file, read once where they stream, or refused."""
+"""Data in other forms that people hold: the same records as in a file, or refused."""
 
 from __future__ import annotations
 

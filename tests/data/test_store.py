@@ -52,6 +52,10 @@ def test_finish_returns_the_store_of_its_owner_in_numpy_s_format(tmp_path: Path)
     assert np.array_equal(np.load(store.path / "labels.npy"), Y)
 
 
+def test_no_record_is_in_its_repr(tmp_path: Path) -> None:
+    assert repr(make(tmp_path / "store")) == "<FeatureStore>"
+
+
 def test_nothing_at_the_path_before_the_end(tmp_path: Path) -> None:
     with begin(tmp_path / "store") as writer:
         writer.append(X, Y)

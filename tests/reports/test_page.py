@@ -332,6 +332,26 @@ def test_what_is_not_private_is_not_called_safe(changes: dict[str, Any]) -> None
         assert warning in text
 
 
+@pytest.mark.parametrize(
+    ("changes", "tone", "words"),
+    [
+        ({}, "note", "At best an attacker is this certain"),
+        ({"delta": 0.0}, "note", "Certainty of an attacker"),
+        ({"epsilon": 16}, "warning", "WARNING: a weak bound"),
+        ({"epsilon": 8}, "warning", "WARNING: a loose bound"),
+        ({"delta": 0.4}, "warning", "WARNING: a loose bound"),
+        ({"warnings": ["delta 0.002 is not below 1/records"]}, "warning", "WARNING: a loose bound"),
+    ],
+    ids=str,
+)
+def test_a_bound_that_may_show_much_is_no_green_box(changes: dict[str, Any], tone: str, words: str) -> None:
+    """At mu = 4.3 the best attack wins 98% of even bets; with delta, findings may be likelier than e^epsilon."""
+    page = render_page([samples.guarantee(**changes)], "public")
+    assert words in Page(page).all("main")[0].text
+    assert ('class="callout note"' in page) == (tone == "note")
+    assert ("Certainty of an attacker" in page) == (changes.get("delta") == 0.0)
+
+
 def test_noise_from_a_seed_limits_no_attack() -> None:
     attacked = samples.membership(private=False)
     safe = Page(render_page([samples.guarantee(), attacked], "public")).all("main")[0].text

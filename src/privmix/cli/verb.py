@@ -34,7 +34,7 @@ _SHAPES: Final = {
         "DATA": "data public proxy reference synthetic pool validation held_out control",
         "FILE": "class_descriptions schema",
         "FOLDER": "release",
-        "K": "classes public_classes",
+        "K": "classes",
         "N": "epsilon",
         "NAMES": "columns table_columns",
         "TEXT": "assume canaries clean_success csv engine epsilons head mixup_degrees poisoned "

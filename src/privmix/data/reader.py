@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -88,10 +88,11 @@ def formats() -> str:
     )
 
 
-def refuse_arrow(files: Iterable[Path], place: Path) -> None:
+def refuse_arrow(files: Sequence[Path], place: Path) -> None:
     """Raise :class:`InvalidInput` for Arrow's own files, and for a folder that ``save_to_disk`` wrote."""
-    # A folder of several splits has a list of them and no Arrow file of its own.
-    if any(file.suffix.lower() in _ARROW or file.name == "dataset_dict.json" for file in files):
+    # A folder of several splits has a list of them and no Arrow file of its own. Another package may read Arrow's.
+    arrow = (file for file in files if file.suffix.lower() in _ARROW and reader_of(file) is None)
+    if next(arrow, None) or any(file.name == "dataset_dict.json" for file in files):
         allowed = (
             'Parquet: `datasets.load_from_disk(folder)["train"].to_parquet("train.parquet")`, or '
             '`pandas.read_feather(file).to_parquet("train.parquet")`. In Python, pass the Dataset or frame itself'

@@ -145,6 +145,8 @@ class ModuleEncoder(TorchEncoder):
     @classmethod
     def wants(cls, options: Mapping[str, Any]) -> str | None:
         name = str(options.get("model"))
+        if Path(name).suffix not in _FORMATS:
+            return "a version of privmix that reads TorchScript, as this one does not"
         trust = " with :trust after it, since the file is a program"
         return f"a copy of the file {name!r:.80}, named by `features_model`{trust if _is_program(name) else ''}"
 

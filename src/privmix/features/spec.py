@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from privmix.data.source import DECODER
 from privmix.errors import InvalidInput, check_integer
-from privmix.features.base import Extractor, extractor_kind, known_kind
+from privmix.features.base import Extractor, extractor_kind, known_kind, refuse_ended
 from privmix.features.identity import Identity, Pixels
 from privmix.features.models import OwnModel
 from privmix.features.tabular import Tabular
@@ -92,6 +92,7 @@ def check_spec(spec: Mapping[str, Any]) -> None:
     name, options = spec.get("name"), spec.get("options", {})
     if not isinstance(name, str) or not _PLAIN.fullmatch(name):
         raise InvalidInput("extractor's name", name, "a plain name")
+    refuse_ended(name)
     known = extractor_kind(name)
     if known is not None or options != {}:
         kind, options = _read(spec)
