@@ -39,7 +39,7 @@ from scipy.optimize import linear_sum_assignment
 import common
 from privmix import accounting
 from privmix.accounting import Adjacency, FixedSizeSampled, Laplace, Repeated
-from privmix.accounting.renyi import published_instahide_epsilon
+from privmix.accounting.pure import published_instahide_epsilon
 from privmix.data import open_dataset
 from privmix.designs import Fixed, Moments
 from privmix.engine.rows import PrivateRecords

@@ -33,7 +33,7 @@ from privmix.accounting import (
     Repeated,
     epsilon,
 )
-from privmix.accounting.renyi import published_instahide_epsilon
+from privmix.accounting.pure import published_instahide_epsilon
 from privmix.designs import Fixed, Moments, Poisson
 from privmix.planning import ReleaseConfig
 from privmix.reports.pictures import COLOURS, new_figure, save_figure

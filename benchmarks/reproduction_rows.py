@@ -25,7 +25,7 @@ from privmix.accounting import (
     gdp_epsilon,
     published_noise_multiplier,
 )
-from privmix.accounting.renyi import published_instahide_epsilon
+from privmix.accounting.pure import published_instahide_epsilon
 from privmix.audits.audit import audit_plan
 from privmix.audits.bounds import clopper_pearson
 from privmix.designs import Hierarchical, Poisson

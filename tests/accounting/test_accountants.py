@@ -32,7 +32,8 @@ from privmix.accounting import (
     tradeoff_curve,
 )
 from privmix.accounting.gdp import gdp_delta
-from privmix.accounting.renyi import _moments_of, published_instahide_epsilon
+from privmix.accounting.pure import published_instahide_epsilon
+from privmix.accounting.renyi import _moments_of
 from privmix.errors import InvalidInput
 from tests.refusals import refuses
 

@@ -15,7 +15,8 @@ from privmix.accounting.base import Accountant, PrivacyCost, UnsupportedEvent
 from privmix.accounting.events import Adjacency, Event
 from privmix.accounting.gdp import AsPublishedAccountant, GdpCltAccountant
 from privmix.accounting.pld import PldAccountant
-from privmix.accounting.renyi import MomentsAccountant, PureAccountant, RdpAccountant
+from privmix.accounting.pure import PureAccountant
+from privmix.accounting.renyi import MomentsAccountant, RdpAccountant
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.rounding import percent_up, rounded_up
 from privmix.shown import Bar, Bars

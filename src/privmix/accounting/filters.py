@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from privmix.accounting.base import UnsupportedEvent, flatten, shift_of
 from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian, Repeated
-from privmix.accounting.renyi import PureAccountant
+from privmix.accounting.pure import PureAccountant
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.fields import Checked, Number, Positive, Rate, Whole, read
 

@@ -23,7 +23,8 @@ from privmix.accounting.events import (
     PoissonSampled,
 )
 from privmix.accounting.pld import PldAccountant
-from privmix.accounting.renyi import RdpAccountant, published_fixed_size_epsilon, published_instahide_epsilon
+from privmix.accounting.pure import published_instahide_epsilon
+from privmix.accounting.renyi import RdpAccountant, published_fixed_size_epsilon
 from privmix.errors import check_number
 
 # The theorem is for many rows with p sqrt(T) fixed. At n = T = 50,000 and mixup degree 1 its epsilon 1 is really 4.95.

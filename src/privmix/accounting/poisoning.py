@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from privmix.accounting.base import UnsupportedEvent
 from privmix.accounting.events import Adjacency, Event
 from privmix.accounting.pld import PldAccountant
-from privmix.accounting.renyi import PureAccountant
+from privmix.accounting.pure import PureAccountant
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.rounding import exact, rounded_up
 
