@@ -92,7 +92,7 @@ MIXING, MANY = "Gaussian Mixing (gaussian-mixing)", "Gaussian Mixing, 10,000 row
 THEORY = "Poisson mixup, m by theory"
 # On MNIST with as many records in a row; on banking77 as bench_designs.py kept it.
 CDA, CDA_DEGREE = "DP-CDA (classwise)", 64
-# Of bench_designs.py: what privmix fit learns from it.
+# Names of designs in the runs of bench_designs.py, whose models privmix fit makes.
 PRODUCTS = {
     "banking77": {
         "second moments": "moments",
