@@ -89,8 +89,8 @@ def records(folder: Path, seed: int) -> tuple[Pixels, NDArray[np.int64]]:
 def pools(folder: Path) -> Iterator[tuple[str, tuple[Pixels, NDArray[np.int64]]]]:
     yield PUBLIC_POOL, images(folder / "public.npz")
     yield FONTS, rendered()
-    if (folder / "pool-swept" / "train.npz").exists():
-        yield DRAWN, images(folder / "pool-swept" / "train.npz")
+    if (folder / "pool-longer" / "train.npz").exists():
+        yield DRAWN, images(folder / "pool-longer" / "train.npz")
 
 
 def one_view_each(
