@@ -6,9 +6,11 @@ python benchmarks/bench_house.py [CHECKOUT...]
 from __future__ import annotations
 
 import ast
+import io
 import statistics
 import subprocess
 import sys
+import tokenize
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +56,12 @@ def own_lines(tree: ast.Module) -> int:
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "privmix"
     )
+
+
+def comment_lines(text: str) -> int:
+    """Lines with a comment for people; ``noqa`` and ``type: ignore`` are for tools."""
+    found = (one for one in tokenize.generate_tokens(io.StringIO(text).readline) if one.type == tokenize.COMMENT)
+    return sum(not one.string.startswith(("# noqa", "# type:", "# pragma")) for one in found)
 
 
 def by_rule(path: Path, text: str) -> bool:
@@ -114,6 +122,7 @@ def measured(checkout: Path) -> dict[str, dict[str, Any]]:
             "files": len(own),
             "lines": sum(sizes),
             "code lines": code,
+            "comments, share of code, %": round(100 * sum(map(comment_lines, (files[path] for path in own))) / code, 1),
             "imports, share of code, %": round(100 * sum(import_lines(trees[path]) for path in own) / code, 1),
             "of which of privmix's own modules, %": round(100 * sum(own_lines(trees[path]) for path in own) / code, 1),
             f"files of fewer than {FEW_LINES} lines": sum(size < FEW_LINES for size in sizes),
@@ -162,7 +171,8 @@ def main() -> None:
     rows = [[name, *(f"{run[part][name]:,}" for run, part in columns)] for name in runs[-1]["core"]]
     header = ["", *(f"{part}, {run['commit']}" for run, part in columns)]
     settings = {"lines": "of Python under src; code without blanks, comments and docstrings"}
-    tables = [common.table(header, rows), by_package]
+    tests = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in (HERE / "tests").rglob("*.py"))
+    tables = [common.table(header, rows), f"Lines of tests: {tests:,}.", by_package]
     common.save("house", "The house in numbers", settings, runs, tables)
 
 
