@@ -9,6 +9,7 @@ from pathlib import Path
 import mlcroissant
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.errors import PrivmixError
@@ -51,6 +52,21 @@ def test_it_follows_from_the_certificate(tmp_path: Path) -> None:
     # This one came from a seed.
     assert content["rai:personalSensitiveInformation"][0].startswith("Not protected")
     assert [field["arrayShape"] for field in content["recordSet"][0]["field"]] == ["7", "3"]
+
+
+def test_released_arrays_are_described_and_older_folders_without_them_verify(tmp_path: Path) -> None:
+    write(tmp_path / "REL", design="moments", rows=300)
+    path, place = tmp_path / "REL" / "certificate.json", tmp_path / "REL" / CROISSANT_FILE
+    described = {
+        item["name"]: item["description"]
+        for item in json.loads(place.read_text())["distribution"]
+        if "description" in item and item["@type"] == "cr:FileObject"
+    }
+    assert list(described) == ["moments.safetensors"]
+    with safe_open(tmp_path / "REL" / "moments.safetensors", "numpy") as file:
+        assert all(name in described["moments.safetensors"] for name in file.keys())  # noqa: SIM118 (a file, not a mapping)
+    place.write_bytes(croissant(json.loads(path.read_text()), digest_of(path), mixes=False))
+    verify_release(tmp_path / "REL")
 
 
 @pytest.mark.parametrize(

@@ -66,14 +66,17 @@ _CONTEXT: Final[dict[str, Any]] = {
 }
 
 
-def croissant(certificate: Mapping[str, Any], certificate_sha256: str, *, mixes: bool = True) -> bytes:
+def croissant(
+    certificate: Mapping[str, Any], certificate_sha256: str, *, mixes: bool = True, arrays: Mapping[str, str] = {}
+) -> bytes:
     """Return the metadata as the bytes of ``croissant.json``.
 
     Formal guarantees:
         * a function of its arguments, which are public: anyone who has the certificate can make it again and compare;
         * it names every certified file with its SHA-256, and the certificate with that of its own bytes.
     """
-    # mixes: rows are mixtures of records; earlier builds wrote so for all releases.
+    # mixes: rows are mixtures of records; earlier builds wrote so for all releases. arrays: what a file holds in
+    # addition to rows, in words; earlier builds left them out.
     plan, guarantee = certificate["plan"], certificate["guarantee"]
     answers = {answer["question"]: answer for answer in certificate["assessment"]}
     files = [*certificate["files"], {"file": "certificate.json", "sha256": certificate_sha256}]
@@ -88,7 +91,7 @@ def croissant(certificate: Mapping[str, Any], certificate_sha256: str, *, mixes:
         "keywords": ["differential privacy", *(["mixup"] if mixes else [])],
         "version": "1.0.0",
         "isLiveDataset": False,
-        "distribution": [*(_file(item) for item in files), _shards()],
+        "distribution": [*(_file(item, arrays.get(item["file"])) for item in files), _shards()],
         "recordSet": [_rows(plan)],
         "rai:personalSensitiveInformation": [
             _privacy(guarantee, certificate["insecure_seed"], unit_of_stored(plan)),
@@ -139,12 +142,13 @@ def _privacy(guarantee: Mapping[str, Any], insecure_seed: bool, unit: Unit) -> s
     )
 
 
-def _file(item: Mapping[str, Any]) -> dict[str, Any]:
+def _file(item: Mapping[str, Any], about: str | None) -> dict[str, Any]:
     name = str(item["file"])
     return {
         "@type": "cr:FileObject",
         "@id": name,
         "name": name,
+        **({} if about is None else {"description": about}),
         "contentUrl": name,
         "encodingFormat": _TYPES["." + name.rpartition(".")[2]],
         "sha256": item["sha256"],

@@ -14,6 +14,7 @@ from privmix.features.spec import title_of
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.planning.choice import forecast_of
 from privmix.planning.table import has_pairs
+from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
 from privmix.plans.rows import RowDesign
@@ -276,6 +277,19 @@ _ROWS: Final = """
 def mixes(plan: Plan) -> bool:
     """Whether released rows are sums of several records, as in mixup."""
     return issubclass(made_by(plan), RowDesign)
+
+
+def arrays(plan: Plan) -> dict[str, str]:
+    """Return what is released in addition to rows, in words, by file."""
+    design = made_by(plan)
+    if not (isinstance(plan, SumPlan) and issubclass(design, SumDesign)):
+        return {}
+    return {design.file: "; ".join(map(_array, plan.arrays))}
+
+
+def _array(one: ReleasedArray) -> str:
+    noise = f", Gaussian noise of standard deviation {one.noise_std:.6g}" if isinstance(one, Part) else ""
+    return f"{one.name}, float32, {' x '.join(map(str, one.stored_shape))}: {one.meaning}{noise}"
 
 
 def _front_matter(about: Mapping[str, str]) -> str:

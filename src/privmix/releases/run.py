@@ -33,7 +33,7 @@ from privmix.plans.named import check_plan
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.publication.second_moments import from_arrays, to_arrays
-from privmix.releases.card import data_card, mixes, released_shares
+from privmix.releases.card import arrays, data_card, mixes, released_shares
 from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_in_schema, read_certificate
 from privmix.releases.folder import (
     CARD_FILE,
@@ -267,7 +267,8 @@ class ReleaseRun(Run):
         card = data_card(self._plan, certificate, shares=released_shares(self._plan, engine.beside))
         held.write(CARD_FILE, card.encode(), shared=True)
         digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
-        held.write(CROISSANT_FILE, croissant(certificate, digest, mixes=mixes(self._plan)), shared=True)
+        metadata = croissant(certificate, digest, mixes=mixes(self._plan), arrays=arrays(self._plan))
+        held.write(CROISSANT_FILE, metadata, shared=True)
         # Last: a folder with a certificate is a whole release.
         write_certificate(held, certificate)
 

@@ -34,7 +34,7 @@ from privmix.planning.choice import check_choice_record, check_choice_settings
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.progress import Progress, silent
-from privmix.releases.card import EDITIONS, check_picture, data_card, mixes, released_shares
+from privmix.releases.card import EDITIONS, arrays, check_picture, data_card, mixes, released_shares
 from privmix.releases.card import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, step_of, told_in_shards
 from privmix.releases.folder import (
@@ -223,7 +223,11 @@ def check_but_numbers(root: Path) -> VerifiedFolder:
     if read_plain(root / CARD_FILE, CARD_FILE, max(map(len, cards))) not in cards:
         raise InvalidInput(CARD_FILE, "other content", "the data card that follows from the certificate")
     digest = hashlib.sha256(content).hexdigest()
-    metadata = [croissant(certificate, digest, mixes=mixed) for mixed in {True, mixes(plan)}]
+    metadata = [
+        croissant(certificate, digest, mixes=mixed, arrays=named)
+        for mixed in {True, mixes(plan)}
+        for named in ({}, arrays(plan))
+    ]
     if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, max(map(len, metadata))) not in metadata:
         raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
     _check_pictures_and_licences(root, certificate)
