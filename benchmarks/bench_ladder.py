@@ -47,11 +47,10 @@ import common
 import font_digits
 import privmix as pm
 from bench_designs import CACHE
-from bench_synthesis import IMAGES, made
+from bench_synthesis import IMAGES, made, public_part
 from bench_training_ablation import climb, in_words, student
 from privmix import named
 from privmix.data import open_dataset
-from privmix.data.public_share import PublicShare, split_off
 
 RUNS = common.RESULTS / "ladder_runs.json"
 Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -210,14 +209,6 @@ def from_pool(
 PARTS = {"ladder": ladder, "budgets": budgets, "encoder": encoder, "synthetic": synthetic, "amounts": amounts}
 
 
-def parted(folder: Path) -> None:
-    """The public share of MNIST, and what is left."""
-    if not (folder / "public.npz").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        source = open_dataset(common.data_root() / "mnist")
-        split_off(source, PublicShare(count=PUBLIC // 10, seed=600), folder / "public.npz", folder / "private.npz")
-
-
 @cache
 def images(place: Path) -> Images:
     with np.load(place) as found:
@@ -373,7 +364,7 @@ def main() -> None:
     runs = kept()
     before = len(runs)
     if not options.report:
-        parted(options.pools)
+        public_part(options.pools)
         for part in options.only.split(","):
             for rung in PARTS[part]():
                 setting = search(searched_of(rung), runs, options.pools)

@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 import common
 import font_digits
 from bench_designs import CACHE
-from bench_ladder import PUBLIC, images, parted, rendered
+from bench_ladder import PUBLIC, images, rendered
+from bench_synthesis import public_part
 from privmix.research.synthesis.metrics import frechet_distance
 from privmix.research.synthesis.quality import Measure
 from privmix.training.examples import PublicData
@@ -157,7 +158,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     runs = kept()
-    parted(asked.pools)
+    public_part(asked.pools)
     there = [name for name, _ in pools(asked.pools)]
     # As many test images beside each pool: FID falls with their number.
     counts = {PUBLIC, *(len(x) for name, (x, _) in pools(asked.pools) if name == DRAWN)}

@@ -39,6 +39,7 @@ import torch
 import bench_ladder as ladder
 import common
 from bench_designs import CACHE
+from bench_synthesis import public_part
 from privmix.jobs.training import TrainingJob
 from privmix.mechanisms.streams import SecretStreams
 from privmix.research.curvature.hessian import curvature
@@ -192,7 +193,7 @@ def main() -> None:
         if row.key(seed) not in runs or (now is not None and runs[row.key(seed)]["pool"] != now)
     ]
     if missing:
-        ladder.parted(asked.pools)
+        public_part(asked.pools)
         rate = PAST_RATE
         for row, seed in missing:
             runs[row.key(seed)] = one_run(row, seed, asked.pools, rate)

@@ -28,7 +28,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-import privmix as pm
 from privmix.data import open_dataset
 from privmix.data.persons import persons_in_column
 from privmix.features.base import parse_features
@@ -46,7 +45,7 @@ TITLES: Final = {
     "insteval": "Ratings of lectures: persons of their own",
 }
 _TOLD: Final = (
-    "Test accuracy and area under the curve, %: mean (deviation, runs). Whole persons are parted by `privmix split`."
+    "Test accuracy and area under the curve, %: mean (deviation, runs). Each person's records are all in one part."
 )
 ABOUT: Final = {
     "randhie": "Two or more visits to a doctor in the year? 21 declared columns (44 features); 4,730 persons to train "
@@ -120,23 +119,16 @@ def parts(name: str, cache_folder: Path) -> tuple[Part, Part, NDArray[np.int64]]
 def _write(name: str, kept: Path) -> None:
     table, spec = _table(name)
     person = PERSON[name]
-    asked = {"share": TESTED, "how": "uniform", "classes": CLASSES, "table_columns": list(spec), "seed": SEED}
-    arrays = {}
     with ScratchFolder() as folder:
         file, specification = folder / "table.csv", folder / "spec.json"
         table[[person, *spec, "label"]].to_csv(file, index=False)
         specification.write_text(json.dumps(spec))
         extractor = parse_features(f"tabular:{specification}")
-        given, private = folder / "test.jsonl", folder / "train.jsonl"
-        pm.split(file, public=given, private=private, person=person, **asked)
-        for which, path in (("train", private), ("test", given)):
-            source = open_dataset(path, classes=CLASSES, columns=list(spec))
-            batches = [(extractor.transform(batch.x), batch.y) for batch in source.batches(1000)]
-            arrays[f"x_{which}"] = np.concatenate([x for x, _ in batches]).astype(np.float32)
-            arrays[f"y_{which}"] = np.concatenate([y for _, y in batches])
-        arrays["whose"] = persons_in_column(private, person)
-    persons = table[person].nunique()
-    # The part to test on names nobody: whoever is not among those to train on is in it, wholly.
-    if len(np.unique(arrays["whose"])) != persons - round(TESTED * persons):
-        raise RuntimeError(f"{name}: a person is in two parts")
-    np.savez(kept, **arrays)
+        source = open_dataset(file, classes=CLASSES, columns=list(spec))
+        batches = [(extractor.transform(batch.x), batch.y) for batch in source.batches(1000)]
+        persons = persons_in_column(file, person)
+    x, y = (np.concatenate(part) for part in zip(*batches, strict=True))
+    x, count = x.astype(np.float32), persons.max() + 1
+    test = np.isin(persons, np.random.default_rng(SEED).choice(count, round(TESTED * count), replace=False))
+    _, whose = np.unique(persons[~test], return_inverse=True)
+    np.savez(kept, x_train=x[~test], y_train=y[~test], x_test=x[test], y_test=y[test], whose=whose)

@@ -28,7 +28,6 @@ from privmix.certificate.notes import SeriesLink
 from privmix.certificate.sealed_key import Commitment, Ending, Terms
 from privmix.certificate.signing import Subject
 from privmix.data.overlap import InputHashes, Sketch
-from privmix.data.public_share import PublicShare
 from privmix.designs.stages.released import ThreeStageMoments, TwoStageMoments
 from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.errors import InvalidInput
@@ -122,7 +121,6 @@ def examples() -> dict[type[Any], Any]:
         Commitment(("0" * 64,), 1, "2026-01-31", "1" * 64, "2" * 64),
         Ending("0" * 32, "0" * 64, (), "2026-01-31"),
         Sketch.of(InputHashes({bytes([one]) * 16: 1 for one in range(9)}, telling=True)),
-        PublicShare(share=0.5),
         SquareRoot(3),
         SeriesLink("0" * 32, "1" * 64),
         StepNotes(5, "0" * 64, "1" * 32),

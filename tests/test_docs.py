@@ -119,6 +119,14 @@ def small_images(folder: Path, *splits: str) -> None:
         pq.write_table(content, folder / f"{split}.parquet")
 
 
+def small_digits(place: Path) -> None:
+    """Public images in the shape of the private ones: ten classes by number."""
+    random = np.random.default_rng(2)
+    np.savez(
+        place, x=random.integers(0, 256, (120, 8, 8), dtype=np.uint8), y=np.arange(120) % 10, classes=list("0123456789")
+    )
+
+
 def torchrun(words: list[str]) -> None:
     """Run a line of torchrun as a user would, with the programs of this environment."""
     programs = Path(sys.executable).parent
@@ -147,6 +155,7 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
     small_table(tmp_path / "adult")
     small_images(tmp_path / "cifar10", "train", "test")
     small_images(tmp_path / "public", "train")
+    small_digits(tmp_path / "PUBLIC.npz")
     shutil.copy(ROOT / "docs" / "adult.json", tmp_path)
     named_files(page, tmp_path / "shown")
     for file in (tmp_path / "shown").iterdir():

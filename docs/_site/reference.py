@@ -28,7 +28,7 @@ PACKAGES = (
 
 # Names of the first package by task, the most frequent task first.
 TASKS: dict[str, str] = {
-    "Release": "release forecast plan check spec split extract_features series Release TableSpec DataCheck"
+    "Release": "release forecast plan check spec extract_features series Release TableSpec DataCheck"
     " ExtractedFeatures Columns",
     "Train on a release": "fit predict evaluate sample transform evaluate_table load Model ReleaseClassifier"
     " DiscriminantClassifier TwoStageClassifier ThreeStageClassifier SecondMomentsClassifier NoiseAwareRidgeClassifier"

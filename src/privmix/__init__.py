@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from privmix.commands.sample import sample
     from privmix.commands.sign import keygen, sign
     from privmix.commands.spec import TableSpec, spec
-    from privmix.commands.split import split
     from privmix.commands.train import train
     from privmix.commands.transform import transform
     from privmix.commands.verify import verify
@@ -144,7 +143,6 @@ __all__ = [
     "series",
     "sign",
     "spec",
-    "split",
     "train",
     "transform",
     "verify",

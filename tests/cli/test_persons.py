@@ -1,4 +1,4 @@
-"""Persons on the command line: every verb that takes private data, what it says of them, and parting whole persons."""
+"""Persons on the command line: every verb that takes private data, and what it says of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.data.persons import persons_in_column
 from tests.cli.helpers import Outcome, privmix, refused
-from tests.jobs.persons_data import PERSONS, RECORDS, SECRET, frame, given, images
+from tests.jobs.persons_data import PERSONS, SECRET, frame, given
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
@@ -23,11 +22,6 @@ def said(kind: str, folder: Path, data: Any = None) -> list[str]:
     place, words = given(kind, folder, frame() if data is None else data)
     columns = ["--columns", ",".join(words["columns"])] if "columns" in words else []
     return ["--data", place, "--person", words["person"], *columns]
-
-
-def silent(outcome: Outcome) -> None:
-    assert SECRET not in outcome.out + outcome.err
-    assert str(RECORDS) not in (outcome.out + outcome.err).split()
 
 
 def test_a_specification_leaves_the_column_out(tmp_path: Path) -> None:
@@ -57,25 +51,6 @@ def test_a_check_counts_persons_for_their_owner(tmp_path: Path) -> None:
     assert "persons: 31, at most 50 records each; 2 records without" in outcome.out
     assert "Keep this output private" in outcome.out
     refused(privmix(*line[:-1], "whose"), "--person")
-
-
-# --- parting --------------------------------------------------------------------------------------------------------
-
-
-def parted(folder: Path, data: list[str], ending: str, *more: str) -> Outcome:
-    places = [f"--public={folder / 'public'}{ending}", f"--private={folder / 'private'}{ending}"]
-    return privmix("split", *data, *places, "--classes", "well,ill", *more)
-
-
-def test_shares_that_leave_nobody_are_refused_and_count_nobody(tmp_path: Path) -> None:
-    data = said("csv", tmp_path)
-    for more in (["--count", "30", "--how", "uniform"], ["--share", "0.001"], ["--count", "16"]):
-        outcome = parted(tmp_path, data, ".npz", *more)
-        refused(outcome)
-        silent(outcome)
-        assert str(PERSONS) not in outcome.err.replace("--count: got 30", "").split()
-    refused(parted(tmp_path, [*data[:3], "whose"], ".npz", "--count", "2"), "--person")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.csv"]
 
 
 # --- what is called public ------------------------------------------------------------------------------------------
@@ -118,19 +93,3 @@ def test_records_of_one_person_decide_no_publication(tmp_path: Path) -> None:
     as_records = [word for word in data if word not in ("--person", "who")]
     np.savez(tmp_path / "half.npz", x=x[whose < 20], y=y[whose < 20])
     assert trained(as_records, tmp_path / "half.npz", tmp_path / "AS-RECORDS", 2000).code == 2
-
-
-def test_tables_and_images_are_parted_by_persons(tmp_path: Path) -> None:
-    data = said("csv", tmp_path)
-    outcome = parted(tmp_path, [*data, "--table-columns", "a,b"], ".jsonl", "--share", "0.2", "--how", "uniform")
-    assert outcome.code == 0, outcome.err
-    lines = [json.loads(line) for line in (tmp_path / "private.jsonl").read_text().splitlines()]
-    assert len({line["who"] for line in lines}) == PERSONS - 6
-    assert not any("who" in json.loads(line) for line in (tmp_path / "public.jsonl").read_text().splitlines())
-    images(tmp_path / "scans", frame())
-    flags = ["--data", str(tmp_path / "scans"), "--image-size", "6", "--colour", "grey"]
-    flags += ["--person", rf"pattern=({SECRET}\d+)_", "--how", "uniform", "--count", "3"]
-    (tmp_path / "two").mkdir()
-    outcome = parted(tmp_path / "two", flags, ".npz")
-    assert outcome.code == 0, outcome.err
-    assert len(np.unique(persons_in_column(tmp_path / "two" / "private.npz", "person"))) == PERSONS - 3

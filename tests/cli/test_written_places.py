@@ -88,7 +88,6 @@ def test_no_command_writes_through_a_link(watched: Watch) -> None:
         ["release", *data, "--design", "poisson:mixup_degree=8", "--out", "STORED", "--store", "STORE"],
         ["fit", "REL", "--out", "MODEL"],
         line(out="TRAINED", store="STORE2"),
-        ["split", "--data", "own", "--share", "0.1", "--public", "p.npz", "--private", "q.npz", "--classes", "10"],
         ["synthesise", "--public", "public.npz", "--classes", "10", "--out", "POOL", *tiny],
         ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],
         ["evaluate", "MODEL", "--data", "own", "--figure", "confusion.png"],

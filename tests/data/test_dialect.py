@@ -6,7 +6,6 @@ import csv
 import gc
 import gzip
 import io
-import json
 import re
 import warnings
 from pathlib import Path
@@ -190,30 +189,6 @@ def test_a_run_that_was_begun_without_dialects_goes_on(tmp_path: Path) -> None:
     assert not names & {"separator", "decimal", "encoding"}
     columns = pm.Columns(csv={"separator": ","})
     assert "separator" in opened(path, Identity(), classes=CLASSES, columns=columns).identity()["columns"]
-
-
-def test_parts_of_a_dataset_keep_days_and_decimal_commas(tmp_path: Path) -> None:
-    lines = "2,5;31.12.1999;1,5;yes\n3,5;1.1.2000;0.7;no\n"
-    path = write(tmp_path, "dose;born;code;label\n" + lines * 10)
-    asked = {"count": 2, "classes": CLASSES, "table_columns": "dose,born,code", "seed": 0}
-    places = tmp_path / "public.jsonl", tmp_path / "private.jsonl"
-    columns = pm.Columns(csv="separator=;,decimal=,", columns="dose")
-    pm.split(path, public=places[0], private=places[1], columns=columns, **asked)
-    public, private = ([json.loads(line) for line in place.read_text().splitlines()] for place in places)
-    assert (len(public), len(private)) == (4, 16)
-    cells = {(row["dose"], row["born"], row["code"]) for row in public + private}
-    assert cells == {("2.5", "31.12.1999", "1,5"), ("3.5", "1.1.2000", "0.7")}
-
-
-@pytest.mark.parametrize("numbers", [None, "size"])
-def test_parts_with_decimal_commas_say_which_columns_hold_numbers(tmp_path: Path, numbers: str | None) -> None:
-    """Else the text 1,5 would become 1.5, and 0.7 become 0,7."""
-    path = write(tmp_path, "dose;code;size;label\n" + "2,5;1,5;1;yes\n3,5;0.7;2;no\n" * 10)
-    asked = {"count": 2, "classes": CLASSES, "table_columns": "dose,code", "seed": 0}
-    columns = pm.Columns(csv="separator=;,decimal=,", columns=numbers)
-    with refuses("table_columns"):
-        pm.split(path, public=tmp_path / "public.jsonl", private=tmp_path / "private.jsonl", columns=columns, **asked)
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])

@@ -34,7 +34,6 @@ VERBS: Final = {
         "Extract features once, into a store as private as the records.",
         "Publish",
     ),
-    "split": Verb("privmix.commands.split:Split", "Declare a random share of a dataset public.", "Publish"),
     "series": Verb("privmix.cli.groups", "Release growing data for one privacy budget.", "Publish"),
     "fit": Verb("privmix.commands.fit:Fit", "Train a classifier on a release.", "Use"),
     "predict": Verb("privmix.commands.fit:Predict", "Predict the classes of records without labels.", "Use"),

@@ -36,7 +36,7 @@ _SHAPES: Final = {
         "FOLDER": "release",
         "K": "classes",
         "N": "epsilon",
-        "NAMES": "columns table_columns",
+        "NAMES": "columns",
         "TEXT": "assume canaries clean_success csv engine epsilons head mixup_degrees poisoned "
         "regularisation replay_for text",
         "URL": "ledger",

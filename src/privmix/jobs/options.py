@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -45,24 +45,6 @@ DEVICE_HELP: Final = "Device: cpu, cuda or auto (cuda if available)."
 STORE_HELP: Final = "Private folder to keep and reuse extracted features."
 UNLABELLED_HELP: Final = "Records, with or without labels: file, folder, pattern or address."
 PART_HELP: Final = "Split of the data. Default: test if present, else all data."
-
-
-@described
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SplitOptions(Columns):
-    """Which records become public, of which data."""
-
-    public: str | Path = option(MISSING, "New file for the public records (.npz; tables: .jsonl).")
-    private: str | Path = option(MISSING, "New file for the remaining, private records.")
-    share: float | None = option(None, "Share of all records (or persons) made public, such as 0.04.")
-    count: int | None = option(None, "Number of public records per class (uniform: in all), instead of `share`.")
-    how: str = option("per-class", "Draw: per-class (equal numbers) or uniform (over all records).")
-    split: str = option("train", "Split of the dataset.")
-    classes: Any = option(None, CLASSES_HELP)
-    table_columns: str | Sequence[str] | None = option(
-        None, "Columns that may hold texts, with commas; default with tabular: features."
-    )
-    seed: int | None = option(None, "Seed of the draw. Default: unpredictable.")
 
 
 Said = Mapping[str, Any] | Sequence[str] | None
