@@ -131,9 +131,13 @@ DESIGNS: Final[dict[str, tuple[Any, dict[str, Any], dict[str, Any]]]] = {
     ),
     "mixup of fixed size (DPMix)": (Fixed, {**DEGREES, **WIDTHS}, {"mixup_degree": 64}),
     "class sums": (partial(Classwise, full_batch=True), WIDTHS, {}),
-    "Gaussian Mixing": (GaussianMixing, {"rows": (1000, 2500, 10_000), **WIDTHS}, {"rows": 2500}),
-    "DP-MERF": (Merf, {"kernel_width": (0.25, 0.35, 0.5, 0.7, 1.0, 1.4), **WIDTHS}, {"kernel_width": 0.7}),
-    "DP-HP": (Hermite, {"kernel_width": (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8), **WIDTHS}, {"kernel_width": 1.4}),
+    "Gaussian Mixing": (GaussianMixing, {"rows": (1000, 2500, 10_000, 25_000), **WIDTHS}, {"rows": 2500}),
+    "DP-MERF": (Merf, {"kernel_width": (0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4), **WIDTHS}, {"kernel_width": 0.7}),
+    "DP-HP": (
+        Hermite,
+        {"kernel_width": (0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8), **WIDTHS},
+        {"kernel_width": 1.4},
+    ),
 }
 BASELINES: Final = {
     "AdaSSP": adassp.run,
