@@ -94,17 +94,6 @@ class TwoClass(NoisyLabels):
         return 2 * -(-plan.rows // plan.num_classes)
 
     @classmethod
-    def together(cls, plan: ReleasePlan) -> NDArray[np.float64]:
-        held = holds(0, plan.num_classes, plan.num_classes).astype(float)
-        return held.T @ held / 2
-
-    @classmethod
-    def classes_present(
-        cls, plan: ReleasePlan, start: int, y: NDArray[np.float32], counts: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
-        return holds(start, len(y), plan.num_classes)
-
-    @classmethod
     def label_counts(
         cls, plan: ReleasePlan, sizes: NDArray[np.int64], rows: int, generator: np.random.Generator
     ) -> NDArray[np.int64]:

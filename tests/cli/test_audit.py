@@ -109,8 +109,8 @@ def test_the_published_claim_for_laplace_noise_is_refuted() -> None:
         ("audit", "TARGET, --design"),
         ("audit --design poisson", "record count and its claim"),
         ("audit --design poisson --records 500 --epsilon 1 --runs 4", "at least 20 at confidence 0.95"),
-        ("audit REL --data x --canaries many", "NUMBER:KEY=VALUE"),
-        ("audit REL --data x --records 9 --canaries 9", "--records"),
+        ("audit MODEL --data x --canaries many", "NUMBER:KEY=VALUE"),
+        ("audit MODEL --data x --records 9 --canaries 9", "--records"),
     ],
 )
 def test_bad_input(line: str, words: str) -> None:

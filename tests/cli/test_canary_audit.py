@@ -1,4 +1,4 @@
-"""``privmix audit TARGET --data DIR --canaries N`` on small digits: figures, who may see them, who pays, wrong data."""
+"""``privmix audit MODEL --data DIR --canaries N`` on small digits: figures, who may see them, who pays, wrong data."""
 
 from __future__ import annotations
 
@@ -53,17 +53,22 @@ def audit(*arguments: str) -> Outcome:
     return privmix("audit", *arguments)
 
 
+def test_a_release_is_refused_before_its_data_are_opened(targets: Path) -> None:
+    told = audit("REL", "--data=missing", "--canaries=60")
+    assert (told.code, told.out) == (2, "")
+    assert "a trained model" in told.err
+
+
 def test_a_refuted_claim_is_an_exit_code(targets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privmix.jobs.audit.AuditResult.violated", True)
-    told = audit("REL", "--data=own", "--canaries=60")
+    told = audit("MODEL", "--data=own", "--canaries=60")
     assert told.code == REFUTED
     assert "refuted" in told.out
 
 
-@pytest.mark.parametrize("target", ["REL", "MODEL"])
-def test_figures_stand_beside_the_claim_and_are_private(targets: Path, target: str) -> None:
-    run = targets / f"RUN-{target}"
-    told = audit(target, "--data=own", "--canaries=60", "--json", f"--record={run}")
+def test_figures_stand_beside_the_claim_and_are_private(targets: Path) -> None:
+    run = targets / "RUN-private"
+    told = audit("MODEL", "--data=own", "--canaries=60", "--json", f"--record={run}")
     assert told.code in DONE, told.err
     content = json.loads(told.out)
     assert set(content) == KEYS
@@ -73,7 +78,7 @@ def test_figures_stand_beside_the_claim_and_are_private(targets: Path, target: s
     assert "only the owner may see them" in told.err
     assert "No ledger was charged" in told.err
     (record,) = read_records(run)
-    assert (record.kind, record.subject["kind"]) == ("canary-audit", "release" if target == "REL" else "model")
+    assert (record.kind, record.subject["kind"]) == ("canary-audit", "model")
     assert record.content == content
     assert not public_records([record])
     (file,) = (run / "records").iterdir()
@@ -93,11 +98,10 @@ def test_public_data_give_public_figures(targets: Path) -> None:
 def test_other_data_are_refused(targets: Path) -> None:
     np.savez(targets / "fewer.npz", x=np.zeros((50, 8, 8), np.uint8), y=np.arange(50) % 10)
     np.savez(targets / "wider.npz", x=np.zeros((300, 8, 9), np.uint8), y=np.arange(300) % 10)
-    for target in ("REL", "MODEL"):
-        told = audit(target, "--data=fewer.npz", "--canaries=60")
-        assert (told.code, told.out) == (2, "")
-        assert "the 300 records of the target: give its data and split" in told.err
-        assert "50" not in told.err
-        told = audit(target, "--data=wider.npz", "--canaries=60")
-        assert told.code == 2
-        assert "inputs of shape (8, 8), as the target's" in told.err
+    told = audit("MODEL", "--data=fewer.npz", "--canaries=60")
+    assert (told.code, told.out) == (2, "")
+    assert "the 300 records of the target: give its data and split" in told.err
+    assert "50" not in told.err
+    told = audit("MODEL", "--data=wider.npz", "--canaries=60")
+    assert told.code == 2
+    assert "inputs of shape (8, 8), as the target's" in told.err

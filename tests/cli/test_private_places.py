@@ -92,7 +92,7 @@ def test_nothing_private_is_within_reach(watched: Watch) -> None:
         ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],
         ["evaluate", "MODEL", "--data", "own", "--figure", "confusion-test.png"],
         ["predict", "MODEL", "--data", "own", "--out", "predictions.csv"],
-        ["audit", "STORED", "--data", "own", "--canaries", "20", "--record", "AUDIT"],
+        ["audit", "TRAINED", "--data", "own", "--canaries", "20", "--record", "AUDIT"],
         [*attack, "--attack", "lira", "--references", "4", "--release", "REL", "--work", "WORK", "--record", "RUN"],
         ["report", "RUN", "REL", "--for", "owner", "--out", "owner.html"],
     ]

@@ -201,10 +201,6 @@ def test_rows_hold_what_the_design_says(choices: dict[str, Any]) -> None:
     # A class that may be in a row has n/K records there, each with its rate.
     share = made_by(plan).class_share(plan)
     assert held.mean(axis=0) / (plan.record_rate * RECORDS / len(CLASSES)) == pytest.approx(share, rel=0.15)
-    together = made_by(plan).together(plan)
-    assert np.diag(together).tolist() == [1.0] * len(CLASSES)
-    both = (held[:, 0] > 0) & (held[:, 1] > 0)
-    assert bool(both.any()) == bool(together[0, 1] > 0)
     if made_by(plan).averages:
         counts = made_by(plan).label_counts(plan, np.bincount(labels), plan.rows, np.random.default_rng(0))
         assert counts.mean(axis=0) == pytest.approx(held.mean(axis=0), rel=0.2)

@@ -109,7 +109,6 @@ VERBS: Final[dict[str, dict[str, str]]] = {
         "fit": "fit {folder} --out {out}/model",
         "evaluate": "evaluate {out}/model --data {data} --figure {out}/evaluate.png",
         "audit": "audit {folder} --runs 200",
-        "canaries": "audit {folder} --data {data} --canaries 20",
         "sample": "sample {folder} --records 10 --out {out}/rows.csv",
         "collapse": "attack collapse {folder} --data {data}",
         "inversion": "attack inversion {folder} --data {data} --split test --images 1 --steps 1",

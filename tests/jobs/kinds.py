@@ -22,7 +22,7 @@ from privmix.jobs.work import Done, PlannedJob
 from privmix.world import World
 
 LEDGER: Final = "sqlite:///ledger.db"
-OUT, TARGET, MODEL = Path("OUT"), Path("TARGET"), Path("MODEL")
+OUT, MODEL = Path("OUT"), Path("MODEL")
 RECORDS, COLUMNS = 200, 20
 EPSILON, BUDGET, DELTA = 2.0, 9.0, 1e-4
 CLASSES = ("no", "yes")
@@ -91,19 +91,17 @@ KINDS: Final = {
     ),
     "training": Kind(TrainingJob, {**_TRAINING, "out": OUT}, placed=True),
     "training in memory": Kind(TrainingJob, _TRAINING, placed=False),
-    "audit": Kind(CanaryJob, {"target": TARGET, "canaries": 20}, placed=False),
-    "audit of a model": Kind(CanaryJob, {"target": MODEL, "canaries": 20}, placed=False),
+    "audit": Kind(CanaryJob, {"target": MODEL, "canaries": 20}, placed=False),
 }
 PLACED: Final = {name: kind for name, kind in KINDS.items() if kind.placed}
 
 
 def prepare() -> None:
-    """A ledger with datasets, a release and a model to audit, in the current folder."""
+    """A ledger with datasets, and a model to audit, in the current folder."""
     book = pm.Ledger.create(LEDGER)
     for name, epsilon in (("own", BUDGET), ("other", BUDGET), ("small", EPSILON / 2)):
         book.add_dataset(name, epsilon=epsilon, delta=DELTA)
-    for name, place in (("release", TARGET), ("training", MODEL)):
-        KINDS[name].run(ledger=None, dataset=None, out=place)
+    KINDS["training"].run(ledger=None, dataset=None, out=MODEL)
 
 
 def charges(kind: str = "reserve") -> int:

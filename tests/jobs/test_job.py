@@ -75,7 +75,7 @@ def unread(job: Job[Any, Any]) -> bool:
 
 def left_over() -> set[str]:
     """What is there beside the ledger and what is audited; locks are empty files."""
-    return {path.name for path in Path().iterdir() if path.suffix != ".lock"} - {"ledger.db", "TARGET", "MODEL"}
+    return {path.name for path in Path().iterdir() if path.suffix != ".lock"} - {"ledger.db", "MODEL"}
 
 
 FREE_OF_CHARGE: Final[dict[str, Any]] = {"ledger": None, "dataset": None}

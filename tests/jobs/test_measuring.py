@@ -52,8 +52,8 @@ SAME: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["audit", "REL", "--runs=200", "--confidence=0.9", "--seed=1"],
     ),
     "canaries": (
-        lambda: pm.audit("REL", "canaries", data="own", canaries=60, evidence="tiles", guesses=20, seed=1),
-        ["audit", "REL", "--data=own", "--canaries=60:evidence=tiles,guesses=20", "--seed=1"],
+        lambda: pm.audit("MODEL", "canaries", data="own", canaries=60, evidence="neighbours", guesses=20, seed=1),
+        ["audit", "MODEL", "--data=own", "--canaries=60:evidence=neighbours,guesses=20", "--seed=1"],
     ),
     "membership": (
         lambda: pm.attack("FIT", "own"),
@@ -148,9 +148,10 @@ def test_a_design_is_audited_under_its_claim() -> None:
         {"ledger": LEDGER, "dataset": "own", "seed": 1},
         {"seed": -1},
         {"canaries": 4},
-        {"canaries": 100_000, "target": "MODEL"},
+        {"canaries": 100_000},
+        {"target": "REL"},
         {"data": "public.npz"},
-        {"evidence": "steps"},
+        {"evidence": "rows"},
         {"store": "own/train.npz/store"},
     ],
     ids=str,
@@ -158,7 +159,7 @@ def test_a_design_is_audited_under_its_claim() -> None:
 def test_canaries_refused_cost_nothing_and_read_nothing(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Source, "batches", _unread)
     monkeypatch.setattr("privmix.jobs.job.charge", _unread)
-    given = {"target": "REL", "data": "own", "canaries": 60, **wrong}
+    given = {"target": "MODEL", "data": "own", "canaries": 60, **wrong}
     with pytest.raises((pm.InvalidInput, StorageError)):
         pm.audit(given.pop("target"), "canaries", **given)
 

@@ -43,27 +43,21 @@ def released(out: Path, persons: int = PERSONS, **options: Any) -> Any:
 
 
 def test_canaries_are_persons_where_these_are_the_unit(tmp_path: Path) -> None:
-    """From Python, in memory and from a store; whose the records are must be said, before anything is read."""
-    released(tmp_path / "release", design=Poisson(4))
-    given: dict[str, Any] = {"data": (X, Y), "canaries": 20, "seed": 1, "guesses": 20}
-    found = pm.audit(tmp_path / "release", "canaries", person=WHOSE, canary_records=100, **given)
+    """From Python, in memory; the persons must be declared before anything is read."""
+    common: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "classes": ["no", "yes"], "features": "identity"}
+    training = {**common, "epochs": 1, "batch_size": 10}
+    pm.train((X, Y), out=tmp_path / "persons", person=WHOSE, records=PERSONS, **training)
+    given: dict[str, Any] = {"data": (X, Y), "canaries": 7, "seed": 1, "guesses": 7}
+    found = pm.audit(tmp_path / "persons", "canaries", person=WHOSE, canary_records=100, **given)
     assert "planted canary persons with 100 records each" in found.audit.method
-    assert found.measurement.title == "One-run audit with 20 canary persons"
+    assert found.measurement.title == "One-run audit with 7 canary persons"
     assert "A canary is one person" in str(found.measurement.statements)
     assert found.to_dict()["unit"] == "person"
     with refuses("person"):
-        pm.audit(tmp_path / "release", "canaries", **given)
+        pm.audit(tmp_path / "persons", "canaries", **given)
     with pytest.raises(TypeError, match="per_person"):
-        pm.audit(tmp_path / "release", "canaries", person=WHOSE, per_person=2, **given)
-    pm.release(
-        (X, Y),
-        out=tmp_path / "records",
-        epsilon=4.0,
-        delta=1e-3,
-        classes=["no", "yes"],
-        features="identity",
-        design=Poisson(4),
-    )
+        pm.audit(tmp_path / "persons", "canaries", person=WHOSE, per_person=2, **given)
+    pm.train((X, Y), out=tmp_path / "records", **training)
     with refuses("person"):
         pm.audit(tmp_path / "records", "canaries", person=WHOSE, **given)
     with refuses("canary_records"):

@@ -225,7 +225,7 @@ def test_jobs_show_neither_record_nor_password(own_place: Path) -> None:
     frame = pandas.DataFrame({"a": x[:, 0], "name": "Zq7Secret", "label": Y})
     for data in ((x, Y), frame, (x.tolist(), ["Zq7Secret"] * 400)):
         jobs = [job(data, epsilon=4, delta=1e-4, ledger=book) for job in (ReleaseJob, TrainingJob)]
-        jobs.append(CanaryJob(target="REL", data=data, canaries=9, ledger=book))
+        jobs.append(CanaryJob(target="MODEL", data=data, canaries=9, ledger=book))
         for shown in (repr(jobs), str(jobs)):
             assert "98765" not in shown
             assert "Zq7" not in shown

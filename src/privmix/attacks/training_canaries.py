@@ -106,8 +106,6 @@ def check_auditable_training(config: TrainingConfig, canaries: CanaryConfig) -> 
         raise InvalidInput("views", "a bank or a pool", "views made of the record alone for an audit with canaries")
     if config.scenario != "cold":
         raise InvalidInput("scenario", config.scenario, "cold, without public data, for an audit with canaries")
-    if canaries.evidence == "tiles":
-        raise InvalidInput("evidence", canaries.evidence, "rows or neighbours for a model")
     if canaries.kind != "planted" and config.adjacency is not Adjacency.ADD_REMOVE:
         allowed = f"planted under {config.adjacency.value}, where a coin does not decide who is there"
         raise InvalidInput("canaries' kind", canaries.kind, allowed)
@@ -136,7 +134,7 @@ class _Planted(StepObserver):
     """Planted gradients, which stand for the last records, and their scores in clipping norms. Secret."""
 
     # places: (k,) weight of each canary; members: (c,) canaries behind the ``real`` records; signs: (c,) of their
-    # gradients. evidence: ``"rows"`` (steps) or ``"neighbours"`` (differences of two steps).
+    # gradients. evidence: ``"steps"`` or ``"neighbours"`` (differences of two steps).
 
     plan: TrainingPlan
     clipping: Clipping
@@ -189,7 +187,7 @@ class _Planted(StepObserver):
         total = mean[self.places].double().cpu().numpy() * self.plan.units
         shown = (total - self._others) / self.plan.clip_norm
         noise, rate = self.plan.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm, self.plan.sampling_rate
-        if self.evidence == "rows":
+        if self.evidence == "steps":
             noise = self._measured(shown, noise)
             self.scores += _ratio(shown, noise, rate)
             if self.plan.adjacency is Adjacency.REPLACE_ONE:

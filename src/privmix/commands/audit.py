@@ -35,7 +35,7 @@ class Audit(CanaryOptions, Recorded, Command["AuditResult[Any]"]):
     """Prove a lower bound on epsilon by attacking the release mechanism.
 
     Attacks the worst pair of neighbouring datasets, without private data. `noise` tests all noise on empty records.
-    `canaries` inserts canaries into the owner's records and runs the plan once more, at its full cost. Exit code 4
+    `canaries` inserts canaries into a model's training records and trains once more, at its full cost. Exit code 4
     if a claim is refuted.
 
     Raises:
@@ -55,7 +55,7 @@ class Audit(CanaryOptions, Recorded, Command["AuditResult[Any]"]):
 privmix audit REL --seconds 60 --enough 0.5
 privmix audit REL --noise
 privmix audit --design hierarchical:expected_classes=3 --classes 100 --records 50000 --epsilon 1 --as-published
-privmix audit REL --data mnist --canaries 1000"""
+privmix audit TRAINED --data mnist --canaries 1000"""
 
     target: str | PathLike[str] | Plan | TrainingPlan | Claim | None = option(
         None,
@@ -117,7 +117,7 @@ privmix audit REL --data mnist --canaries 1000"""
             missing = [name for name in ("target", "data", "canaries") if getattr(self, name) is None]
             raise InvalidInput("target, data, canaries", f"no {' and no '.join(missing)}", "all three")
         if not isinstance(self.target, str | PathLike):
-            raise InvalidInput("target", type(self.target).__name__, "the folder of a release or trained model")
+            raise InvalidInput("target", type(self.target).__name__, "the folder of a trained model")
         self._refuse(["design", *_OF_DESIGNS], "no value with canaries, which use the target's plan")
         given = {item.name: getattr(self, item.name) for item in fields(CanaryOptions) if item.init}
         job = CanaryJob(target=Path(self.target), confidence=self.confidence, seed=self.seed, **given)

@@ -112,7 +112,7 @@ class CanaryOptions(PrivateColumns, ModelFiles):
     In Python one setting of the canaries may have an argument of its own.
     """
 
-    data: Any = option(None, "Records of TARGET, with `canaries`.", CANARIES, common=True)
+    data: Any = option(None, "Training records of TARGET, with `canaries`.", CANARIES, common=True)
     canaries: int | str | None = option(
         None,
         "Number of canaries inserted at random: NUMBER or NUMBER:KEY=VALUE,...",

@@ -1,4 +1,4 @@
-"""Plans of any design: read back, checked, and with rows that are averages."""
+"""Plans of any design: read back, and checked."""
 
 from __future__ import annotations
 
@@ -9,16 +9,7 @@ from privmix.accounting.base import PrivacyCost
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import check_price
 from privmix.plans.plan import Plan
-from privmix.plans.registry import all_designs, check_unit, design_named, made_by
-from privmix.plans.rows import ReleasePlan, RowDesign
-
-
-def averaging_plan(plan: Plan, which: str) -> ReleasePlan:
-    """Return the plan; raise unless its rows are sums of records divided by a constant (``which``: for the message)."""
-    if not isinstance(plan, ReleasePlan) or not plan.kind.averages:
-        averaging = [design.name for design in all_designs() if issubclass(design, RowDesign) and design.averages]
-        raise InvalidInput("design", plan.design, f"{which}: {', '.join(averaging)}")
-    return plan
+from privmix.plans.registry import check_unit, design_named, made_by
 
 
 def check_plan(plan: Plan) -> PrivacyCost:

@@ -329,18 +329,6 @@ class RowDesign(Design[ReleasePlan]):
         return plan.rows
 
     @classmethod
-    def together(cls, plan: ReleasePlan) -> NDArray[np.float64]:
-        """(K, K) how often a row that may hold records of one class may hold those of another, too."""
-        return np.ones((plan.num_classes, plan.num_classes))
-
-    @classmethod
-    def classes_present(
-        cls, plan: ReleasePlan, start: int, y: NDArray[np.float32], counts: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
-        """(b, K) whether rows from ``start`` on may hold records of a class, by their released labels ``y``."""
-        return np.ones(y.shape, bool)
-
-    @classmethod
     @abstractmethod
     def label_counts(
         cls, plan: ReleasePlan, sizes: NDArray[np.int64], rows: int, generator: np.random.Generator

@@ -58,8 +58,8 @@ class CanaryAuditPanel(AuditPanel):
     words: ClassVar[str] = "canary audit"
     missing: ClassVar[Offer] = (
         "Canary audit",
-        "planted records, scored after one run",
-        "privmix audit RELEASE --data DATA --canaries 1000 --record RUN",
+        "canaries in a training, scored after one run",
+        "privmix audit MODEL --data DATA --canaries 1000 --record RUN",
     )
 
 

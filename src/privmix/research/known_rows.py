@@ -18,9 +18,10 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
-from privmix.plans.named import averaging_plan, plan_from_dict
+from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
-from privmix.plans.rows import ReleasePlan
+from privmix.plans.registry import all_designs
+from privmix.plans.rows import ReleasePlan, RowDesign
 from privmix.publication.dataset import RecordTransform
 
 
@@ -72,7 +73,10 @@ def draw_members(
 
 def check_sums(plan: Plan) -> ReleasePlan:
     """Return the plan; raise for second moments and random weights, whose rows are no sums divided by a constant."""
-    return averaging_plan(plan, "one whose rows are averages")
+    if not isinstance(plan, ReleasePlan) or not plan.kind.averages:
+        averaging = [design.name for design in all_designs() if issubclass(design, RowDesign) and design.averages]
+        raise InvalidInput("design", plan.design, f"one whose rows are averages: {', '.join(averaging)}")
+    return plan
 
 
 def released_plan(

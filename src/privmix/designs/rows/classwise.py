@@ -105,17 +105,6 @@ class Classwise(RowDesign):
         return -(-plan.rows // plan.num_classes)
 
     @classmethod
-    def together(cls, plan: ReleasePlan) -> NDArray[np.float64]:
-        return np.eye(plan.num_classes)
-
-    @classmethod
-    def classes_present(
-        cls, plan: ReleasePlan, start: int, y: NDArray[np.float32], counts: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
-        classes = plan.num_classes
-        return np.asarray((start + np.arange(len(y)))[:, None] % classes == np.arange(classes))
-
-    @classmethod
     def label_counts(
         cls, plan: ReleasePlan, sizes: NDArray[np.int64], rows: int, generator: np.random.Generator
     ) -> NDArray[np.int64]:

@@ -84,20 +84,6 @@ class Hierarchical(NoisyLabels):
         return plan.class_rate or 1.0
 
     @classmethod
-    def together(cls, plan: ReleasePlan) -> NDArray[np.float64]:
-        found = np.full((plan.num_classes, plan.num_classes), cls.class_share(plan))
-        np.fill_diagonal(found, 1.0)
-        return found
-
-    @classmethod
-    def classes_present(
-        cls, plan: ReleasePlan, start: int, y: NDArray[np.float32], counts: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
-        # A drawn class shows in the row's label sum: more than half its expected members.
-        members = (y + plan.label_offset) * plan.divisor
-        return np.asarray(members > counts * plan.record_rate / 2)
-
-    @classmethod
     def label_counts(
         cls, plan: ReleasePlan, sizes: NDArray[np.int64], rows: int, generator: np.random.Generator
     ) -> NDArray[np.int64]:
