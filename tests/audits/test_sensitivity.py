@@ -33,10 +33,11 @@ from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
-from privmix.training.gradients.parameters import FlatParameters, PublicMethod, SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models.networks import LinearHead
 from privmix.training.plan import TrainingPlan
+from privmix.training.public.base import ExtendedMethod
 from privmix.training.records import TrainingRecords
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
@@ -347,7 +348,7 @@ STRATEGIES: dict[str, type[GradientStrategy]] = {
 TRAINING = TrainingPlan(12, 12, 1, 0.5, clip_norm=0.4, delta=1e-3, records_declared=True)
 
 
-class Given(PublicMethod):
+class Given(ExtendedMethod):
     """Public quantities as they are given."""
 
     def __init__(self, side: SideInformation) -> None:

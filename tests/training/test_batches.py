@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
 from privmix.mechanisms.sampling import RECORD_TILE, ROW_TILE
@@ -23,112 +21,26 @@ from tests.refusals import refuses
 P_LIMIT = 1e-11
 Z_LIMIT = 7.0
 RECORDS, BATCH, STEPS = 60, 12, 3000
-RATE = BATCH / RECORDS
 PLAN = TrainingPlan(RECORDS, BATCH, STEPS, 1.0, clip_norm=1.0, delta=1e-5)
-Joined = NDArray[np.bool_]
 
 
 def batches(plan: TrainingPlan, records: int | None = None, seed: int = 0, **shard: int) -> PoissonBatches:
     return PoissonBatches(plan, SecretStreams.from_seed(seed), plan.records if records is None else records, **shard)
 
 
-def joined(plan: TrainingPlan) -> Joined:
-    """(steps, records) who was drawn."""
-    drawn = np.zeros((plan.steps, plan.records), bool)
-    source = batches(plan)
-    for step in range(plan.steps):
-        drawn[step, source.draw(step).indices] = True
-    return drawn
-
-
-def chi_square(counts: NDArray[np.int64], law: stats.rv_discrete) -> float:
-    """p-value of counts under a discrete law, with tails pooled."""
-    low, high = int(law.ppf(0.02)), int(law.ppf(0.98))
-    clipped = np.clip(counts, low, high)
-    observed = np.bincount(clipped - low, minlength=high - low + 1)
-    expected = law.pmf(np.arange(low, high + 1))
-    expected[0], expected[-1] = law.cdf(low), law.sf(high - 1)
-    return float(stats.chisquare(observed, expected * len(counts) / expected.sum()).pvalue)
-
-
-def is_poisson(drawn: Joined, rate: float) -> bool:
-    """Whether batch sizes and records' counts are binomial at ``rate``, and draws independent of one another."""
-    steps, records = drawn.shape
-    p_values = [chi_square(drawn.sum(1), stats.binom(records, rate))]
-    # Too few records for a chi-square of their counts' law: their sum of squared deviations.
-    z = (drawn.sum(0) - steps * rate) / np.sqrt(steps * rate * (1 - rate))
-    p_values += [2 * min(stats.chi2.sf(z @ z, records), stats.chi2.cdf(z @ z, records))]
-    centred = drawn - rate
-    variance = rate * (1 - rate)
-    # Between records of a step: all pairs at once (this is what a fixed batch size fails), and neighbours.
-    pairs = (centred.sum(1) ** 2 - (centred**2).sum(1)).sum() / np.sqrt(2 * steps * records * (records - 1))
-    beside = (centred[:, 1:] * centred[:, :-1]).sum() / np.sqrt(steps * (records - 1))
-    # Between steps: the same record, one, two and many steps later.
-    later = [(centred[gap:] * centred[:-gap]).sum() / np.sqrt((steps - gap) * records) for gap in (1, 2, 5, ROW_TILE)]
-    statistics = np.array([pairs, beside, *later]) / variance
-    return min(p_values) > P_LIMIT and bool((np.abs(statistics) < Z_LIMIT).all())
-
-
-def fixed_size(drawn: Joined) -> Joined:
-    rng = np.random.default_rng(0)
-    return np.argsort(np.argsort(rng.random(drawn.shape), axis=1), axis=1) < BATCH
-
-
-def shuffled(drawn: Joined) -> Joined:
-    """Epochs of shuffled batches, as loaders make them."""
-    rng = np.random.default_rng(0)
-    orders = np.concatenate([rng.permutation(RECORDS) for _ in range(STEPS * BATCH // RECORDS)])
-    made = np.zeros_like(drawn)
-    made[np.repeat(np.arange(STEPS), BATCH), orders] = True
-    return made
-
-
-def other_rate(factor: float) -> Callable[[Joined], Joined]:
-    return lambda drawn: np.random.default_rng(0).random(drawn.shape) < factor * RATE
-
-
-def sticky(drawn: Joined) -> Joined:
-    """A sampler that repeats every batch once."""
-    return np.repeat(drawn[::2], 2, axis=0)
-
-
-def clustered(drawn: Joined) -> Joined:
-    """A sampler that draws records in pairs."""
-    return np.repeat(drawn[:, ::2], 2, axis=1)
-
-
-def without_empty(drawn: Joined) -> Joined:
-    """A sampler that draws small batches again."""
-    made = drawn.copy()
-    small = made.sum(1) < 9
-    made[small] = made[~small][: small.sum()]
-    return made
-
-
 def test_poisson() -> None:
-    assert is_poisson(joined(PLAN), RATE)
-
-
-@pytest.mark.parametrize(
-    "sampler",
-    [fixed_size, shuffled, sticky, clustered, without_empty, other_rate(0.95), other_rate(1.05)],
-    ids=["fixed-size", "shuffled", "sticky", "clustered", "redrawn", "fewer", "more"],
-)
-def test_poisson_other_samplers_are_told_apart(sampler: Callable[[Joined], Joined]) -> None:
-    """The very test that the batches pass."""
-    assert not is_poisson(sampler(joined(PLAN)), RATE)
-
-
-def test_poisson_with_a_declared_count_keeps_the_rate() -> None:
-    """Who is priced at rate q is sampled at rate q, however many there really are."""
-    plan = replace(PLAN, records_declared=True)
-    for records in (30, 200):
-        source = batches(plan, records)
-        drawn = sum(len(source.draw(step).indices) for step in range(STEPS))
-        trials = STEPS * records
-        assert abs(drawn - trials * RATE) < Z_LIMIT * np.sqrt(trials * RATE * (1 - RATE))
-    with refuses("records"):
-        batches(PLAN, 59)
+    """The rows of the plan's sampler, whose law is in tests/mechanisms/test_sampling.py, at the plan's rate."""
+    source, sampler = batches(PLAN), PLAN.sampler
+    drawn = [source.draw(step).indices for step in range(STEPS)]
+    for step in (0, ROW_TILE - 1, ROW_TILE, STEPS - 1):
+        row_tile, row = divmod(step, ROW_TILE)
+        wanted = sampler.draw(SecretStreams.from_seed(0), row_tile, 0)
+        assert drawn[step].tolist() == wanted.indices[wanted.offsets[row] : wanted.offsets[row + 1]].tolist()
+    assert stats.binomtest(sum(map(len, drawn)), STEPS * RECORDS, BATCH / RECORDS).pvalue > P_LIMIT
+    # A declared count keeps the rate, however many records there are.
+    declared = batches(replace(PLAN, records_declared=True), 200)
+    count = sum(len(declared.draw(step).indices) for step in range(STEPS))
+    assert stats.binomtest(count, STEPS * 200, BATCH / RECORDS).pvalue > P_LIMIT
 
 
 LARGE = TrainingPlan(2 * RECORD_TILE + 5000, 300, 1500, 1.0, clip_norm=1.0, delta=1e-5, microbatch_size=4)

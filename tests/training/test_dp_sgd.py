@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,12 +20,13 @@ from privmix.training.facts import ImageLayout
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
-from privmix.training.gradients.parameters import FlatParameters, PublicMethod, SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.mechanisms import dp_sgd as mechanism
 from privmix.training.models.networks import LinearHead, ReluCNN
 from privmix.training.noise import noisy_mean
 from privmix.training.plan import TrainingPlan
+from privmix.training.public.base import ExtendedMethod
 from privmix.training.records import TrainingRecords
 from privmix.training.views.augment import SELF_AUGMENTATIONS
 from privmix.training.views.config import ViewConfig
@@ -202,7 +202,7 @@ def test_an_empty_batch_is_a_step_like_others() -> None:
 
 
 def test_public_methods_are_asked_before_and_after() -> None:
-    class Doubling(PublicMethod):
+    class Doubling(ExtendedMethod):
         def prepare(self, step: int) -> SideInformation:
             return SideInformation(scale=torch.full((18,), 2.0 + step), centre=torch.full((18,), 0.1))
 
@@ -336,68 +336,6 @@ def test_what_an_observer_puts_into_a_step_is_noised_with_the_rest() -> None:
     planted = torch.zeros(setting.flat.size, dtype=torch.float64)
     planted[0] = 0.5
     setting.step_moves_by(setting.expected(planted, 0), 0)
-
-
-@dataclass(frozen=True)
-class Threads(World):
-    """Processes that are threads, to see who does what."""
-
-    meeting: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
-    shared: dict[Any, Any] = field(default_factory=dict)
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        self.shared[self.rank] = tensor
-        self.meeting.wait(20)
-        total = torch.stack([self.shared[rank] for rank in range(self.size)]).sum(0)
-        self.meeting.wait(20)
-        return total
-
-    def from_head(self, tensor: Tensor) -> Tensor:
-        if self.is_head:
-            self.shared["head"] = tensor
-        self.meeting.wait(20)
-        found: Tensor = self.shared["head"].clone()
-        self.meeting.wait(20)
-        return found
-
-    def share(self, content: bytes) -> bytes:
-        if self.is_head:
-            self.shared["content"] = content
-        self.meeting.wait(20)
-        found: bytes = self.shared["content"]
-        self.meeting.wait(20)
-        return found
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_noise_once_over_processes(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sums its own records, the head alone draws noise, and all end where one process would."""
-    meeting, shared, settings, drawers = threading.Barrier(size), {}, {}, []
-
-    def watched(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: int) -> Tensor:
-        drawers.append(threading.current_thread().name)
-        return noisy_mean(total, plan, streams, step)
-
-    monkeypatch.setattr(mechanism, "noisy_mean", watched)
-
-    def work(rank: int) -> None:
-        world = Threads(rank, size, meeting=meeting, shared=shared)
-        settings[rank] = Setting(options={"world": world})
-        for step in range(3):
-            settings[rank].engine.step(step)
-
-    threads = [threading.Thread(target=work, args=(rank,), name=f"rank {rank}") for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert drawers == ["rank 0"] * 3
-    alone = Setting()
-    for step in range(3):
-        alone.engine.step(step)
-    for rank in range(size):
-        assert torch.equal(settings[rank].flat.get(), settings[0].flat.get())
-        assert_close(settings[rank].flat.get(), alone.flat.get())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,17 +51,6 @@ def test_sgd_by_hand() -> None:
     assert torch.equal(optimiser.evaluated, flat.get())
 
 
-def test_adam_by_hand() -> None:
-    config = CONFIGS["adam"]
-    weights = FlatParameters(model()).get().double()
-    first, second = torch.zeros_like(weights), torch.zeros_like(weights)
-    for step, direction in enumerate(directions().double()):
-        first, second = 0.9 * first + 0.1 * direction, 0.999 * second + 0.001 * direction**2
-        corrected = first / (1 - 0.9 ** (step + 1)), second / (1 - 0.999 ** (step + 1))
-        weights = weights - config.rate(step, STEPS) * corrected[0] / (corrected[1].sqrt() + 1e-8)
-    assert torch.allclose(trained(config)[0].get().double(), weights, atol=1e-5)
-
-
 def test_average_by_hand() -> None:
     """Its decay starts low: min(0.9, (1 + t) / (10 + t)), so that early weights are forgotten."""
     flat = FlatParameters(model())

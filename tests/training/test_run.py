@@ -16,19 +16,17 @@ import pytest
 import torch
 
 from privmix.mechanisms import run as base_module
-from privmix.mechanisms.run_folder import RunFolder
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import run as run_module
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.mechanisms import dp_sgd as mechanism
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
-from privmix.training.run import TrainingRun, pack_state
+from privmix.training.run import TrainingRun
 from privmix.training.trainer import Trainer
 from tests.refusals import refuses
 from tests.training.runs import RECORDS, config_of, files, job_of, private, public, run_to
 
 STEPS = 6
-SETTINGS: dict[str, Any] = {"epochs": 3, "optimiser": {"name": "sgd", "momentum": 0.9}}
 
 
 class Killed(BaseException):
@@ -65,17 +63,6 @@ def kill(out: Path, job: Trainer, *, after: int, **given: Any) -> None:
     """Begin the job, or take it up again, and kill it."""
     with pytest.raises(Killed):
         run_to(out, job, progress=killed_after(after), **given)
-
-
-def begin(out: Path, **given: Any) -> TrainingRun:
-    return TrainingRun(out, SETTINGS, **given)
-
-
-def left_by_a_kill(out: Path, step: int = 2) -> Path:
-    with begin(out, streams=SecretStreams.from_seed(1)) as run:
-        run.bind(private().digest(run.fingerprint_key))
-        run.save(step, lambda: {"weights": torch.arange(4.0)}, now=True)
-    return out.with_name(f".{out.name}.run")
 
 
 SCENARIOS: dict[str, Any] = {
@@ -134,64 +121,6 @@ def test_same_bits_after_a_kill_in_the_warm_up(tmp_path: Path, monkeypatch: pyte
     run_to(tmp_path / "out", job, resume=True, progress=lambda stage, done, total: stages.append(stage))
     assert not any(stage.startswith("warm-up") for stage in stages), "a finished warm-up is kept"
     assert files(tmp_path / "out") == files(tmp_path / "whole")
-
-
-PLACES = ["draft", "before publish", "before the end of the key", "key gone", "in publish", "in place"]
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_same_bits_after_a_kill_between_files(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_to(tmp_path / "whole", job_of())
-    out, folder = tmp_path / "out", tmp_path / ".out.run"
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
-        kill_at(place, patch)
-        with pytest.raises(Killed):
-            run_to(out, job_of())
-    if place == "in place":
-        with refuses("out"):
-            run_to(out, job_of())
-    else:
-        assert not out.exists()
-        state = TrainingRun.interrupted(out)
-        assert state is not None
-        assert state.complete == (PLACES.index(place) > 1)
-        assert (folder / "run.key").exists() == (PLACES.index(place) < 3)
-        with refuses("`resume` with epochs"):
-            run_to(out, job_of(config_of(epochs=0.7)), resume=True)
-        run_to(out, job_of(), resume=True)
-    assert files(out) == files(tmp_path / "whole")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"]
-
-
-def kill_at(place: str, patch: pytest.MonkeyPatch) -> None:
-    def kill(*args: Any, **kwargs: Any) -> None:
-        raise Killed
-
-    if place == "draft":
-        counted: list[str] = []
-
-        write = RunFolder.write
-
-        def torn(folder: RunFolder, name: str, content: bytes) -> None:
-            counted.append(name)
-            if name == "run.state" and len(counted) > 5:
-                (folder.path / f".{name}.draft").write_bytes(content[: len(content) // 2])
-                raise Killed
-            write(folder, name, content)
-
-        patch.setattr(RunFolder, "write", torn)
-    elif place == "before publish":
-        patch.setattr(TrainingRun, "publish", kill)
-    elif place == "before the end of the key":
-        patch.setattr(RunFolder, "end_key", kill)
-    elif place == "key gone":
-        patch.setattr(RunFolder, "keep_only", kill)
-    elif place == "in publish":
-        patch.setattr(base_module, "put_in_place", kill)
-    else:
-        put = base_module.put_in_place
-        patch.setattr(base_module, "put_in_place", lambda *given: (put(*given), kill()))
 
 
 SCRIPT = """
@@ -318,51 +247,10 @@ def test_a_plan_that_is_calibrated_otherwise_is_another_setting(
     run_to(tmp_path / "out", job_of(), resume=True)
 
 
-def test_a_checkpoint_is_one_that_the_key_sealed(tmp_path: Path) -> None:
-    """From other weights the noise of a step would be added to another sum; the checkpoint's own hash is no secret."""
-    file = left_by_a_kill(tmp_path / "out") / "run.state"
-    before = file.read_bytes()
-    file.write_bytes(before[:64] + pack_state(2, {"weights": torch.zeros(4)}))
-    with (
-        begin(tmp_path / "out", resume=True) as run,
-        refuses(".out.run/run.state"),
-    ):
-        run.load()
-    file.write_bytes(before)
-    other = left_by_a_kill(tmp_path / "other", step=3) / "run.state"
-    with begin(tmp_path / "out", resume=True) as run:
-        assert run.load()[0] == 2
-    # Under one key (a seed's) checkpoints are interchangeable; under another they are not.
-    file.write_bytes(other.read_bytes())
-    key = tmp_path / ".out.run" / "run.key"
-    key.unlink()
-    SecretStreams.from_seed(2).save(key)
-    with refuses(".out.run/run.json"):
-        begin(tmp_path / "out", resume=True)
-
-
-class _Unpublished:
-    """A run whose publishing does nothing, as if it was killed there."""
-
-    def __init__(self, run: TrainingRun) -> None:
-        self._run = run
-
-    def __getattr__(self, name: str) -> Any:
-        return (lambda write: None) if name == "publish" else getattr(self._run, name)
-
-
-def test_for_the_owner(tmp_path: Path) -> None:
-    key = bytes(range(100, 132))
-    out, folder = tmp_path / "out", tmp_path / ".out.run"
-    before = os.umask(0)
-    try:
-        with TrainingRun(out, job_of().settings(), streams=SecretStreams(bytearray(key), insecure_seed=False)) as run:
-            job_of().run(private(), run=_Unpublished(run))  # type: ignore[arg-type]
-    finally:
-        os.umask(before)
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert (folder / "run.key").stat().st_mode & 0o777 == 0o600
-    assert [name for name, content in files(folder).items() if key in content] == ["run.key"]
-    run_to(out, job_of(), resume=True)
-    assert not any(key in content for content in files(out).values())
-    assert set(files(out)) == {"model.json", "certificate.json", "weights.safetensors", "MODEL_CARD.md"}
+def test_the_key_is_nowhere_in_a_model(tmp_path: Path) -> None:
+    key, job = bytes(range(100, 132)), job_of()
+    with TrainingRun(
+        tmp_path / "out", job.settings(), streams=SecretStreams(bytearray(key), insecure_seed=False)
+    ) as run:
+        job.run(private(), run=run)
+    assert not any(key in content for content in files(tmp_path / "out").values())

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import singledispatch
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +16,7 @@ from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, PureNoise, release_nois
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.plans.plan import BasePlan, Plan
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.shown import Bar, Bars, Shown
 from privmix.training.plan import TrainingPlan
@@ -136,32 +135,14 @@ def audit_noise(
     """Measure every noise of a plan with at least ``samples`` draws each, made by the real code on empty records."""
     check_integer("samples", samples, low=_LEAST_SAMPLES)
     check_number("confidence", confidence, low=0.5, high=1 - 1e-12)
-    name, noises = _noises_of(plan, samples, seed, make, progress)
+    if isinstance(plan, TrainingPlan):
+        # Releases need no torch.
+        from privmix.training.worst_case import training_noises
+
+        name, noises = plan.mechanism, training_noises(plan, samples, seed, progress)
+    else:
+        name, noises = plan.design, release_noises(plan, samples, seed, make, progress)
     return NoiseAudit(name, confidence, tuple(measure(noise, confidence) for noise in noises))
-
-
-@singledispatch
-def _noises_of(
-    plan: object, samples: int, seed: int | None, make: EngineFactory, progress: Progress | None
-) -> tuple[str, Iterable[PureNoise]]:
-    raise TypeError(type(plan).__name__)
-
-
-@_noises_of.register
-def _of_release(
-    plan: BasePlan, samples: int, seed: int | None, make: EngineFactory, progress: Progress | None
-) -> tuple[str, Iterable[PureNoise]]:
-    return plan.design, release_noises(plan, samples, seed, make, progress)
-
-
-@_noises_of.register
-def _of_training(
-    plan: TrainingPlan, samples: int, seed: int | None, make: EngineFactory, progress: Progress | None
-) -> tuple[str, Iterable[PureNoise]]:
-    # Releases need no torch.
-    from privmix.training.worst_case import training_noises
-
-    return plan.mechanism, training_noises(plan, samples, seed, progress)
 
 
 def measure(noise: PureNoise, confidence: float) -> MeasuredNoise:
@@ -202,15 +183,6 @@ def measure(noise: PureNoise, confidence: float) -> MeasuredNoise:
         dependence,
         verdict,
     )
-
-
-def power(samples: int, factor: float, law: str = GAUSSIAN) -> float:
-    """Return the chance that the scale test catches noise of ``factor`` times its certified scale."""
-    alarm = FALSE_ALARM / (_TESTS * _KINDS)
-    degrees = samples if law == GAUSSIAN else 2 * samples
-    grown = factor**2 if law == GAUSSIAN else factor
-    low, high = stats.chi2.ppf(alarm / 2, degrees), stats.chi2.isf(alarm / 2, degrees)
-    return float(stats.chi2.cdf(low / grown, degrees) + stats.chi2.sf(high / grown, degrees))
 
 
 def _sum_of(scores: Scores, law: str) -> tuple[float, int]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from privmix.attacks.membership.scores import auc_interval
+from privmix.attacks.membership.scores import auc_interval, newcombe
 from privmix.errors import InvalidInput, Unquoted
 from privmix.learning.table_model import TableModel
 
@@ -161,8 +160,8 @@ def _singling_out(rows: Places, groups: Sequence[Places], generator: np.random.G
         naive += int(np.count_nonzero(theirs[:count] == blind) == 1)
     # Guesses share records: the spread of their difference is that under other halves of the same records.
     of_data = np.arange(len(pooled)) < count
-    gap = partial(_gap, right)
-    spread = float(np.std([gap(generator.permutation(of_data)) for _ in range(_SPLITS)])) if right else 0.0
+    gaps = [np.subtract(*_alone(right, generator.permutation(of_data))) for _ in range(_SPLITS if right else 1)]
+    spread = float(np.std(gaps)) / max(len(right), 1)
     found = _shares("singling out", len(right), np.array(_alone(right, of_data)), naive)
     difference, half = found.released - found.control, float(norm.isf(0.025)) * spread
     return replace(found, interval=(difference - half, difference + half))
@@ -173,11 +172,6 @@ def _alone(right: Sequence[NDArray[np.int64]], of_data: NDArray[np.bool_]) -> tu
     inside = np.array([np.count_nonzero(of_data[places]) for places in right], np.int64)
     outside = np.array([len(places) for places in right], np.int64) - inside
     return int(np.count_nonzero(inside == 1)), int(np.count_nonzero(outside == 1))
-
-
-def _gap(right: Sequence[NDArray[np.int64]], of_data: NDArray[np.bool_]) -> float:
-    one, other = _alone(right, of_data)
-    return (one - other) / len(right)
 
 
 def _linking(rows: Places, groups: Sequence[Places], generator: np.random.Generator) -> RowAttack:
@@ -213,16 +207,10 @@ def _inferring(
 
 
 def _shares(name: str, guesses: int, right: NDArray[Any], naive: float) -> RowAttack:
-    released, control, blind = (float(one) / max(guesses, 1) for one in (*right, naive))
-    return RowAttack(name, guesses, released, control, blind, _difference(released, control, guesses))
-
-
-def _difference(released: float, control: float, guesses: int) -> tuple[float, float]:
-    """Return the 95% interval of the difference of two shares (Newcombe 1998)."""
-    one, other = (_wilson(share, guesses) for share in (released, control))
-    low = math.hypot(released - one[0], other[1] - control)
-    high = math.hypot(one[1] - released, control - other[0])
-    return released - control - low, released - control + high
+    of = max(guesses, 1)
+    released, control, blind = (float(one) / of for one in (*right, naive))
+    _, low, high = newcombe(int(right[0]), of, int(right[1]), of)
+    return RowAttack(name, guesses, released, control, blind, (low, high))
 
 
 def _weights(columns: int, generator: np.random.Generator) -> NDArray[np.uint64]:
@@ -238,11 +226,3 @@ def _nearest(
         apart += targets[:, column, None] != rows[None, :, column]
     count = min(_NEAREST, len(rows))
     return np.argpartition(apart, count - 1, axis=1)[:, :count]
-
-
-def _wilson(share: float, guesses: int) -> tuple[float, float]:
-    """Return the 95% interval of a share (Wilson 1927)."""
-    square = float(norm.isf(0.025)) ** 2 / max(guesses, 1)
-    middle = (share + square / 2) / (1 + square)
-    half = math.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
-    return middle - half, middle + half

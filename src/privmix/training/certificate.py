@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 from privmix.accounting.events import Adjacency
 from privmix.accounting.filters import ledger_statement
@@ -133,8 +133,12 @@ def _statements(
         case Adjacency.REPLACE_ONE:
             relation = f"the content of {unit_of(plan).changed}"
     count = statements_of_count(plan)
+    averaged = {
+        None: "its views",
+        1: "the views of one of their records",
+    }.get(plan.per_person, f"up to {plan.per_person} of their records and the views of these")
     unit = (
-        f"each {unit_of(plan).one}'s gradient, averaged over {_averaged(plan)}, is clipped once"
+        f"each {unit_of(plan).one}'s gradient, averaged over {averaged}, is clipped once"
         if plan.microbatch_size == 1
         else f"gradients of groups of about {plan.microbatch_size} records are clipped: one record moves one by twice C"
     )
@@ -211,12 +215,13 @@ def _facts(
     plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str, right: str | None
 ) -> AssessedFacts:
     assert plan.epsilon is not None
+    counted, many = plan.records_noise_multiplier is not None, unit_of(plan).many
     unit = f"each {unit_of(plan).one}'s gradient" if plan.microbatch_size == 1 else "each microbatch's gradient"
     shared: dict[str, Any] = {
         "what": "model",
         "adjacency": plan.adjacency,
         "records": plan.records,
-        "count": _known(plan),
+        "count": "private" if counted else "declared" if plan.records_declared else "public",
         "in_ledger": in_ledger,
         "insecure_seed": insecure_seed,
         "public_data": sorted(public_data),
@@ -234,48 +239,21 @@ def _facts(
             settings="privmix fixes the plan before it would read a private record.",
             reads_records=False,
         )
+    before = f" Before all, the number of {many}, with noise of its own." if counted else ""
     return AssessedFacts(
         **shared,
         epsilon=plan.epsilon,
         delta=plan.delta,
-        mechanism=_mechanism(plan, unit),
+        mechanism=mechanism_of(plan).said(plan, unit).mechanism + before,
         bias=["Long gradients are scaled down, which favours records that are like many others."],
         digits="Sums and noise are whole numbers on one public grid: the digits of a sum do not show.",
         digits_left="The noise is drawn in float64 and its tails end near 12 standard deviations; the price takes it "
         "for exact.",
-        settings=_settings(plan),
+        settings=f"privmix fixes the plan by a private estimate of the number of {many} and by what is public."
+        if counted
+        else "privmix fixes the plan before it reads a private record.",
         unit=unit_of(plan),
         most=plan.most_units,
-    )
-
-
-def _known(plan: TrainingPlan) -> Literal["public", "declared", "private"]:
-    if plan.records_noise_multiplier is not None:
-        return "private"
-    return "declared" if plan.records_declared else "public"
-
-
-def _mechanism(plan: TrainingPlan, unit: str) -> str:
-    text = mechanism_of(plan).said(plan, unit).mechanism
-    if plan.records_noise_multiplier is None:
-        return text
-    return f"{text} Before all, the number of {unit_of(plan).many}, with noise of its own."
-
-
-def _settings(plan: TrainingPlan) -> str:
-    if plan.records_noise_multiplier is None:
-        return "privmix fixes the plan before it reads a private record."
-    return f"privmix fixes the plan by a private estimate of the number of {unit_of(plan).many} and by what is public."
-
-
-def _averaged(plan: TrainingPlan) -> str:
-    """Over what a unit's gradient is averaged before it is clipped."""
-    if plan.per_person is None:
-        return "its views"
-    return (
-        f"up to {plan.per_person} of their records and the views of these"
-        if plan.per_person > 1
-        else ("the views of one of their records")
     )
 
 

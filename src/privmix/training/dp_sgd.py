@@ -17,11 +17,12 @@ from privmix.optimisers import Adam, Sgd
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.config import OptimiserConfig
 from privmix.training.gradients.execution import Chunks, whole
-from privmix.training.gradients.parameters import FlatParameters, PublicMethod, SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.gradients.strategies import GradientStrategy
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.noise import GroupedSum, call_size, check_processes, deal
 from privmix.training.plan import TrainingPlan
+from privmix.training.public.base import ExtendedMethod
 from privmix.training.records import TrainingRecords
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.training.views.record_random import RecordRandom
@@ -133,7 +134,7 @@ class DpSgd:
     gradients: GradientStrategy
     optimiser: Optimiser
     streams: SecretStreams | None
-    method: PublicMethod | None = None
+    method: ExtendedMethod | None = None
     chunks: Chunks | None = None
     world: World = field(default_factory=World)
     mixer: MicrobatchMixer | None = None

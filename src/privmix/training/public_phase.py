@@ -21,32 +21,25 @@ from privmix.training.public.base import METHODS, ExtendedMethod, PublicGradient
 from privmix.training.public.config import ExtendedConfig, Scenario
 from privmix.training.public.warmup import warm_up
 from privmix.training.trained import shaped
-from privmix.training.views.augmentation import Augmentation, augment, check_channels
-from privmix.training.views.pipeline import Mixing, ViewPipeline
+from privmix.training.views.augmentation import Augmentation, augment
+from privmix.training.views.pipeline import Mixing, ViewPipeline, check_images
 from privmix.training.views.record_random import RecordRandom
 
 
 def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod | None:
-    """Return the method that ``config`` names, or None for ``none``; raise where ``source`` has other settings."""
-    names = parse_method(config.method)
-    named = config.max_norm is not None and source.max_norm != config.max_norm
-    if names and (source.batch_size != config.batch_size or named):
-        given = source.batch_size, source.max_norm
-        raise InvalidInput("public gradients", given, f"batch size and norm {config.batch_size, config.max_norm}")
-    methods = [_build(name, config, source, steps) for name in names]
+    """Return the method that ``config`` names, or None for ``none``."""
+    methods = []
+    for name in parse_method(config.method):
+        given: dict[str, Any] = {**vars(config), "steps": steps, **config.own(name)}
+        make: Callable[..., ExtendedMethod] = METHODS[name]
+        methods.append(make(source, **{field: given[field] for field in METHODS[name].settings}))
     if not methods:
         return None
     return methods[0] if len(methods) == 1 else Combined(methods)
 
 
-def _build(name: str, config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod:
-    given: dict[str, Any] = {**vars(config), "steps": steps, **config.own(name)}
-    make: Callable[..., ExtendedMethod] = METHODS[name]
-    return make(source, **{field: given[field] for field in METHODS[name].settings})
-
-
 class Combined(ExtendedMethod):
-    """Several methods in one step: at most one that perturbs weights, and at most one that directs."""
+    """Two methods in one step: one that perturbs weights, and one that directs, as ``parse_method`` allows."""
 
     # A centre, scale or other direction is designed for the gradients that clipping sees: two would invalidate each
     # other.
@@ -54,22 +47,11 @@ class Combined(ExtendedMethod):
     name: ClassVar[str] = "combined"
 
     def __init__(self, methods: Sequence[ExtendedMethod]) -> None:
-        names = [method.name for method in methods]
-        directing = sum(method.directs for method in methods)
-        if len(methods) != 2 or directing != 1:
-            raise InvalidInput("public methods", names, "weight multiplicity and one method that directs")
         self.methods: Final = tuple(methods)
 
     def prepare(self, step: int) -> SideInformation:
-        found: dict[str, Tensor] = {}
-        for method in self.methods:
-            side = method.prepare(step)
-            given = {"perturbations": side.perturbations, "scale": side.scale, "centre": side.centre}
-            for field, value in given.items():
-                assert value is None or field not in found
-                if value is not None:
-                    found[field] = value
-        return SideInformation(**found)
+        sides = [vars(method.prepare(step)) for method in self.methods]
+        return SideInformation(**{name: value for side in sides for name, value in side.items() if value is not None})
 
     def combine(self, mean: Tensor, step: int) -> Tensor:
         for method in self.methods:
@@ -86,22 +68,11 @@ class Combined(ExtendedMethod):
             method.load_state_dict({key[len(prefix) :]: state[key] for key in state if key.startswith(prefix)})
 
 
-@dataclass(frozen=True, eq=False)
-class PublicUse:
-    """Public records of a scenario: for the warm-up, and for the private phase; None where there is no use."""
-
-    warm_up: PublicData | None
-    private_phase: PublicData | None
-
-
 def plan_public_use(
     scenario: str, public: PublicData | None = None, synthetic: PublicData | None = None, method: str = "none"
-) -> PublicUse:
-    """Return the records that ``scenario`` uses in each phase; raise for missing or unused data or methods."""
-    try:
-        chosen = Scenario(scenario)
-    except ValueError:
-        raise InvalidInput("scenario", scenario, "one of " + ", ".join(Scenario)) from None
+) -> tuple[PublicData | None, PublicData | None]:
+    """Return the records that a scenario uses in the warm-up and in private steps; raise for missing or unused data."""
+    chosen = Scenario(scenario)
     given: dict[str, Any] = {"public": public, "synthetic": synthetic}
     needed, refused = _NEEDS[chosen]
     for name in needed:
@@ -116,7 +87,7 @@ def plan_public_use(
     records = public.join(synthetic) if public is not None and synthetic is not None else public or synthetic
     if chosen is Scenario.EXTENDED and records is None:
         raise InvalidInput("public", None, f"real or synthetic records, as scenario {chosen} needs them")
-    return PublicUse(records, records if chosen is Scenario.EXTENDED else None)
+    return records, records if chosen is Scenario.EXTENDED else None
 
 
 _NEEDS: dict[Scenario, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -140,13 +111,8 @@ class PublicViews:
     mixing: Mixing | None = None
 
     def __post_init__(self) -> None:
-        if self.layout is None and self.augmentations:
-            names = ",".join(augmentation.name for augmentation in self.augmentations)
-            raise InvalidInput("augmentations of public records", names, "none: the model takes vectors, not images")
-        if self.layout is not None:
-            check_channels(self.augmentations, self.layout.channels)
-        if self.mixing is not None and self.mixing.kind == "cutmix" and self.layout is None:
-            raise InvalidInput("mixing of public records", "cutmix", "mixup: the model takes vectors, not images")
+        kind = None if self.mixing is None else self.mixing.kind
+        check_images(self.layout, self.augmentations, kind, " of public records", "the model takes vectors")
 
     def __call__(self, x: Tensor, targets: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
         """(b, C, H, W) or (b, d), targets (b, classes) and seeds (b,) -> such views and targets."""
@@ -186,8 +152,7 @@ class PublicPhase:
         self._config, self._facts, self._network, self._views = config, facts, network, views
         self._flat = FlatParameters(network)
         use = plan_public_use(config.scenario, public, synthetic, config.extended.method)
-        self._before = None if use.warm_up is None else self._as_inputs(use.warm_up)
-        self._during = None if use.private_phase is None else self._as_inputs(use.private_phase)
+        self._before, self._during = (None if data is None else self._as_inputs(data) for data in use)
         own = config.warm_up.augmentations
         mixing = None if config.warm_up.mixing is None else Mixing(config.warm_up.mixing, config.warm_up.alpha)
         if config.warm_up.adversary > 0 and views.layout is None:

@@ -127,7 +127,7 @@ def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Ten
     return layout.to_images(x)
 
 
-def weights_bytes(network: Classifier) -> bytes:
+def weights_bytes(network: nn.Module) -> bytes:
     # Clones: the file has every name of tied weights.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in network.state_dict().items()}
     return bytes(dump_tensors(tensors))
@@ -154,7 +154,9 @@ def load_trained(folder: str | Path, module: Any = None) -> TrainedModel:
         InvalidInput: the files are not a trained model, were edited, or don't fit together.
     """
     path = Path(folder)
-    found = _read_object(path / MODEL_FILE)
+    found = read_json(path / MODEL_FILE, MODEL_FILE)
+    if not isinstance(found, dict):
+        raise StorageError(f"{path / MODEL_FILE}: not what privmix wrote")
     if found.get("format") != FORMAT or found.get("schema_version") != SCHEMA_VERSION:
         raise InvalidInput(str(path / MODEL_FILE), found.get("format"), f"{FORMAT}, version {SCHEMA_VERSION}")
     certificate = read_certificate(path)
@@ -251,13 +253,6 @@ def _check_facts(facts: ModelFacts, network: Mapping[str, Any], settings: Mappin
             raise InvalidInput(f"{MODEL_FILE}: {name}", own, "as in the certificate")
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    found = read_json(path, path.name)
-    if not isinstance(found, dict):
-        raise StorageError(f"{path}: not what privmix wrote")
-    return found
-
-
 # A batch that the network is traced with, and another one, which it must be right for.
 _TRACED: Final = 2
 _TRIED: Final = 5
@@ -266,9 +261,7 @@ _TOLERANCE: Final = 1e-4
 
 def weights(model: TrainedModel) -> bytes:
     """Return the weights as safetensors by ``state_dict`` names, for ``load_state_dict(load_file(FILE))``."""
-    network = model.network
-    state = network.module.state_dict() if isinstance(network, OwnNetwork) else network.state_dict()
-    return bytes(dump_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}))
+    return weights_bytes(model.network.module if isinstance(model.network, OwnNetwork) else model.network)
 
 
 def program(model: TrainedModel) -> bytes:

@@ -50,7 +50,10 @@ class Watch:
 
     def __init__(self, callbacks: Any, validation: PublicData | None = None, facts: ModelFacts | None = None) -> None:
         several: Sequence[Any] = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
-        self._callbacks = [_callback(one) for one in several if one is not None]
+        self._callbacks: list[Callback] = [one for one in several if one is not None]
+        for one in self._callbacks:
+            if not callable(one):
+                raise InvalidInput("callbacks", type(one).__name__, "functions of a Watched")
         if validation is not None and not self._callbacks:
             raise InvalidInput("validation", "public data", "none without `callbacks`, which use them")
         self._validation, self._facts = validation, facts
@@ -79,10 +82,3 @@ class Watch:
             right += float((logits.argmax(1) == wanted.to(device).argmax(1)).sum())
         network.train(training)
         return {"validation/accuracy": right / len(x), "validation/loss": loss / len(x)}
-
-
-def _callback(one: Any) -> Callback:
-    if not callable(one):
-        raise InvalidInput("callbacks", type(one).__name__, "functions of a Watched")
-    found: Callback = one
-    return found

@@ -341,7 +341,7 @@ def test_ghost_clipping_of_whole_pretrained_models_is_a_loop(folders: dict[str, 
         seen.extend((found, reach))
         return (bound / found).clamp(max=1)
 
-    total = ghost_clipped_sum(model, flat, x, targets, factors, with_reach=True)
+    total = ghost_clipped_sum(model, flat, x, targets, factors)
     expected = ((bound / norms).clamp(max=1)[:, None] * rows).sum(0)
     assert torch.allclose(seen[0], norms, rtol=1e-4)
     assert bool((seen[1] >= seen[0]).all())

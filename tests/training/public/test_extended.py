@@ -87,14 +87,6 @@ def private_gradients(model: nn.Module, records: int = 8) -> Tensor:
     return torch.stack([naive_gradient(model, data.x[i : i + 1], data.targets[i : i + 1]) for i in range(records)])
 
 
-def test_dope_without_clipping_and_noise_is_the_private_gradient() -> None:
-    model = mlp()
-    private, method = private_gradients(model), DopeSgd(source(model))
-    centre = method.prepare(0).centre
-    assert centre is not None
-    torch.testing.assert_close(method.combine((private - centre).mean(dim=0), 0), private.mean(dim=0))
-
-
 def test_dope_clipped_follows_its_formula_and_descends() -> None:
     model, bound = mlp(), 0.3
     private, method = private_gradients(model), DopeSgd(source(model))

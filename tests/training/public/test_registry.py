@@ -31,14 +31,6 @@ def test_names_that_make_no_method_are_refused(name: str) -> None:
         ExtendedConfig(name)
 
 
-def test_a_source_with_other_settings_is_refused() -> None:
-    with refuses("public gradients"):
-        build_method(ExtendedConfig("dope", batch_size=5), source(mlp()), steps=5)
-    with refuses("public gradients"):
-        build_method(ExtendedConfig("dope", batch_size=6, max_norm=1.0), source(mlp()), steps=5)
-    assert build_method(ExtendedConfig("none"), source(mlp()), steps=5) is None
-
-
 @pytest.mark.parametrize("name", ["multiplicity+dope", "dope+multiplicity", "mirror+multiplicity"])
 def test_a_combination_does_what_its_parts_do(name: str) -> None:
     model = mlp()

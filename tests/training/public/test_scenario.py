@@ -26,14 +26,13 @@ def test_scenarios_use_what_they_say(
     scenario: str, real: bool, made: bool, method: str, warm_up: int | None, private_phase: int | None
 ) -> None:
     use = plan_public_use(scenario, REAL if real else None, MADE if made else None, method)
-    sizes = [None if data is None else data.size for data in (use.warm_up, use.private_phase)]
+    sizes = [None if data is None else data.size for data in use]
     assert sizes == [warm_up, private_phase]
 
 
 @pytest.mark.parametrize(
     ("scenario", "real", "made", "method", "named"),
     [
-        ("tepid", True, False, "none", "scenario"),
         ("cold", True, False, "none", "public"),
         ("cold", False, True, "none", "synthetic"),
         ("cold", False, False, "dope", "public_method"),

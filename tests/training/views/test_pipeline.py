@@ -285,14 +285,3 @@ def test_microbatch_of_one_stays_itself() -> None:
         views, targets = MicrobatchMixer(CLASSES, LAYOUT, keep=keep)(image, torch.tensor([2]), seed=1)
         assert torch.equal(views, LAYOUT.to_images(image))
         assert targets.tolist() == [[0, 0, 1, 0]]
-
-
-def test_microbatch_settings_are_checked() -> None:
-    with refuses("mixes of a microbatch"):
-        MicrobatchMixer(2, mixes=0)
-    with refuses("mixing"):
-        MicrobatchMixer(2, mixing=Mixing("cutmix"))
-    with refuses("microbatch"):
-        MicrobatchMixer(2)(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), seed=0)
-    views, _ = MicrobatchMixer(CLASSES, LAYOUT, mixing=Mixing("cutmix"))(*batch(3, LAYOUT.dim)[:2], seed=0)
-    assert views.shape == (4, 3, 8, 8)

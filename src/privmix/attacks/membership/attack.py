@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from privmix.attacks.membership.references import ReferenceTrainer, train_references
 from privmix.attacks.membership.scores import (
@@ -22,6 +21,7 @@ from privmix.attacks.membership.scores import (
     fit_temperature,
     gives_probabilities,
     lira_scores,
+    newcombe,
     rmia_scores,
     roc_with_band,
     tpr_at,
@@ -94,14 +94,8 @@ class AttackResult:
             for rate, bound in zip(rates, self.bounds[0], strict=True):
                 rate["bound"] = float(bound)
             curve["bound"] = [float(f"{value:.6g}") for value in self.bounds[1]]
-        return {
-            "name": self.name,
-            "auc": self.auc,
-            "auc_low": self.auc_low,
-            "auc_high": self.auc_high,
-            "tpr_at": rates,
-            "roc": curve,
-        }
+        plain = {name: getattr(self, name) for name in ("name", "auc", "auc_low", "auc_high")}
+        return {**plain, "tpr_at": rates, "roc": curve}
 
 
 @dataclass(frozen=True)
@@ -129,23 +123,10 @@ class MembershipResult:
 
     def to_dict(self, *, owner: bool = False) -> dict[str, Any]:
         """JSON values; single records are in it for the data's owner only."""
-        content: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in (
-                "members",
-                "nonmembers",
-                "confidence",
-                "train_accuracy",
-                "test_accuracy",
-                "gap",
-                "gap_low",
-                "gap_high",
-            )
-        }
-        content["attacks"] = [attack.to_dict() for attack in self.attacks]
-        if owner:
-            content["highest_risk"] = [{"record": record, "score": score} for record, score in self.highest_risk]
-        content["reference_models"] = self.reference_models
+        content = {**vars(self), "attacks": [attack.to_dict() for attack in self.attacks]}
+        content["highest_risk"] = [{"record": record, "score": score} for record, score in self.highest_risk]
+        if not owner:
+            del content["highest_risk"]
         return content
 
 
@@ -275,23 +256,6 @@ def _with_bounds(result: MembershipResult, certificate: Mapping[str, Any]) -> Me
     bound = tpr_bound(certificate, np.concatenate([[point.fpr for point in points], rates]))
     bounds = (bound[: len(points)], bound[len(points) :])
     return replace(result, attacks=tuple(replace(attack, bounds=bounds) for attack in result.attacks))
-
-
-def newcombe(
-    first: int, of_first: int, second: int, of_second: int, confidence: float = 0.95
-) -> tuple[float, float, float]:
-    """Return the difference of two independent shares and Newcombe's interval (1998, method 10).
-
-    Example:
-        >>> [round(value, 4) for value in newcombe(56, 70, 48, 80)]  # Newcombe's example (a)
-        [0.2, 0.0524, 0.3339]
-    """
-    p, q = first / of_first, second / of_second
-    one = stats.binomtest(first, of_first).proportion_ci(confidence, method="wilson")
-    two = stats.binomtest(second, of_second).proportion_ci(confidence, method="wilson")
-    low = p - q - float(np.hypot(p - one.low, two.high - q))
-    high = p - q + float(np.hypot(one.high - p, q - two.low))
-    return p - q, low, high
 
 
 def _check_records(records: PrivateRecords, member: NDArray[np.bool_], classes: int) -> None:

@@ -94,6 +94,23 @@ def roc_with_band(
     return _curve(inside, outside, np.geomspace(1 / len(outside), 1, points), confidence)
 
 
+def newcombe(
+    first: int, of_first: int, second: int, of_second: int, confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """Return the difference of two independent shares and Newcombe's interval (1998, method 10).
+
+    Example:
+        >>> [round(value, 4) for value in newcombe(56, 70, 48, 80)]  # Newcombe's example (a)
+        [0.2, 0.0524, 0.3339]
+    """
+    p, q = first / of_first, second / of_second
+    one = stats.binomtest(first, of_first).proportion_ci(confidence, method="wilson")
+    two = stats.binomtest(second, of_second).proportion_ci(confidence, method="wilson")
+    low = p - q - float(np.hypot(p - one.low, two.high - q))
+    high = p - q + float(np.hypot(one.high - p, q - two.low))
+    return p - q, low, high
+
+
 def _curve(
     inside: NDArray[np.float64], outside: NDArray[np.float64], rates: NDArray[np.float64], confidence: float
 ) -> Roc:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -27,16 +28,7 @@ from torch.nn import functional
 
 from privmix.devices import full_precision
 from privmix.errors import WITHHELD, InvalidInput, check_integer
-from privmix.training.gradients.ghost_norms import (
-    EXPANSIONS,
-    RULES,
-    expanded,
-    put,
-    rule_of,
-    shares,
-    take_back,
-    terms_bound,
-)
+from privmix.training.gradients.ghost_norms import EXPANSIONS, RULES, rule_of, shares_of_copies, terms_bound
 from privmix.training.gradients.parameters import FlatParameters, title_of
 from privmix.training.models.layers_check import check_model
 from privmix.training.models.own import OwnNetwork
@@ -49,38 +41,33 @@ _TRIAL_TOLERANCES: Final = {torch.float64: 1e-6, torch.float32: 1e-3}
 
 
 def ghost_clipped_sum(
-    model: nn.Module,
-    flat: FlatParameters,
-    x: Tensor,
-    targets: Tensor,
-    factors: Callable[..., Tensor],
-    *,
-    with_reach: bool = False,
+    model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, factors: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Return the (P,) sum of factors(norm of g_i) g_i, with g_i the gradient of the mean loss of record i's views.
+    """Return the (P,) sum of factors(norm, reach) g_i, with g_i the gradient of the mean loss of record i's views.
 
     Formal guarantees:
         * Equal to the definition: the result is what a loop over records gives, up to rounding in float32. This
           rounding is relative to what single views and positions add. A record of which these are long and cancel
-          leaves more of it than a loop would, which clips after the cancellation. Ask for the reach to find these.
+          leaves more of it than a loop would, which clips after the cancellation. The reach finds these.
         * Complete norms: every trainable parameter is counted. A parameter that is used other than once, in the
           forward call of its own supported layer, is refused before anything is returned.
-        * Own factors: factors see norms only, and each record is weighted by its own.
+        * Own factors: factors see norms and reach only, and each record is weighted by its own.
         * Silent: errors reveal nothing of the records, not even how many there are.
     """
-    # x (b, K, ...); targets (b, K, classes), soft; factors: from norms (b,) to factors (b,), such as min(1, C / norm).
-    # with_reach: call ``factors(norms, reach)``. A record's reach is the sum of the norms of its views' shares, or
-    # 2^-10 of a bound on that of its positions' shares if this is more. It is at least the record's norm, and far more
-    # where views or positions cancel.
-    _check_shapes(x, targets)
+    # x (b, K, ...); targets (b, K, classes), soft; factors: from norms and reach (b,) to factors (b,), such as min(1, C
+    # / norm). A record's reach is the sum of the norms of its views' shares, or 2^-10 of a bound on that of its
+    # positions' shares if this is more. It is at least the record's norm, and far more where views or positions cancel.
+    if x.dim() < 3 or targets.dim() != 3 or x.shape[:2] != targets.shape[:2] or x.shape[1] == 0:
+        # How many records a batch drew is private: shapes are not shown.
+        raise InvalidInput("views and targets", WITHHELD, "shapes (b, K, ...) and (b, K, classes) with K >= 1")
     if len(x) == 0:
         return torch.zeros(flat.size, device=flat.device)
     reason = _known_reason(model, tuple(x.shape[2:]))
     if reason is not None:
         raise InvalidInput("model", title_of(model), f"one that ghost clipping supports: {reason}")
     with full_precision(x.device):
-        losses, norms, reach, parameters = _losses_and_norms(model, x, targets, with_reach=with_reach)
-        weights = (factors(norms, reach) if with_reach else factors(norms)).detach()
+        losses, norms, reach, parameters = _losses_and_norms(model, x, targets)
+        weights = factors(norms, reach).detach()
         assert weights.shape == norms.shape
         total = (weights.to(losses.dtype) * losses).sum()
         gradients = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
@@ -132,14 +119,10 @@ def _structure_reason(model: nn.Module) -> str | None:
             full = f"{prefix}.{name}" if prefix else name
             if not parameter.requires_grad:
                 continue
-            if name in EXPANSIONS and rule_of(module) is None:
-                if parameter in owners:
-                    return f"parameters {owners[parameter]} and {full} are tied"
-                owners[parameter] = full
-                continue
-            if rule_of(module) is None:
+            ruled = rule_of(module) is not None
+            if not ruled and name not in EXPANSIONS:
                 return f"parameter {full} is of a {type(module).__name__}, not of a {names}"
-            if name not in ("weight", "bias"):
+            if ruled and name not in ("weight", "bias"):
                 return f"parameter {full} is not the weight or bias of its {type(module).__name__}"
             if parameter in owners:
                 return f"parameters {owners[parameter]} and {full} are tied"
@@ -187,12 +170,6 @@ def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, Tensor,
     return trial, x, targets
 
 
-def _check_shapes(x: Tensor, targets: Tensor) -> None:
-    if x.dim() < 3 or targets.dim() != 3 or x.shape[:2] != targets.shape[:2] or x.shape[1] == 0:
-        # How many records a batch drew is private: shapes are not shown.
-        raise InvalidInput("views and targets", WITHHELD, "shapes (b, K, ...) and (b, K, classes) with K >= 1")
-
-
 @dataclass(eq=False)
 class _Visit:
     """A supported layer in one forward pass, and what its record norms turned out to be."""
@@ -201,12 +178,21 @@ class _Visit:
     layer: nn.Module
     wanted: frozenset[str]
     calls: int = 0
-    # Parameters of which copies were used, where copies are what is used.
+    # Parameters whose share of the norm is known.
     reached: set[str] = field(default_factory=set)
     anchor: Tensor | None = None
-    squares: Tensor | None = None
-    view_squares: Tensor | None = None
-    terms: Tensor | None = None
+    # (b,), or (b K,) for views; zero before the backward pass, and where it does not come.
+    squares: Tensor | float = 0.0
+    view_squares: Tensor | float = 0.0
+    terms: Tensor | float = 0.0
+
+    def called(self, rows: int, *tensors: Tensor | None) -> None:
+        """Count a call; raise for a second one, and for tensors without one of ``rows`` on their first axis."""
+        self.calls += 1
+        if self.calls > 1:
+            raise _unsupported(f"layer {self.name} is used more than once")
+        if any(tensor is None or len(tensor) != rows for tensor in tensors):
+            raise _unsupported(f"the first axis of layer {self.name} is not the batch")
 
 
 @dataclass(eq=False)
@@ -215,17 +201,16 @@ class _Pass:
 
     records: int
     views: int
-    with_reach: bool
     visits: list[_Visit] = field(default_factory=list)
     active: bool = False
 
 
 def _losses_and_norms(
-    model: nn.Module, x: Tensor, targets: Tensor, *, with_reach: bool = False
+    model: nn.Module, x: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Mapping[str, Tensor]]:
     """Record losses (b,) with their graph, norms and reach (b,) float64, and the trainable parameters by name."""
     parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
-    run = _Pass(x.shape[0], x.shape[1], with_reach)
+    run = _Pass(x.shape[0], x.shape[1])
     with torch.enable_grad(), _layer_hooks(model, run):
         logits = model(x.flatten(0, 1))
         if logits.shape != (run.records * run.views, targets.shape[-1]):
@@ -243,21 +228,18 @@ def _losses_and_norms(
     run.active = False
     _check_reached(uses, run.visits)
     norms = _root_of_sum([visit.squares for visit in run.visits], losses)
-    if not run.with_reach:
-        return losses, norms, norms, parameters
-    terms = [visit.terms.square() for visit in run.visits if visit.terms is not None]
-    reach = torch.maximum(norms, _TERMS * _root_of_sum([*terms], losses))
+    terms = [visit.terms * visit.terms for visit in run.visits]
+    reach = torch.maximum(norms, _TERMS * _root_of_sum(terms, losses))
     if run.views > 1:
         by_view = _root_of_sum([visit.view_squares for visit in run.visits], logits[:, 0])
         reach = torch.maximum(reach, by_view.view(run.records, run.views).sum(1))
     return losses, norms, reach, parameters
 
 
-def _root_of_sum(squares: list[Tensor | None], like: Tensor) -> Tensor:
+def _root_of_sum(squares: list[Any], like: Tensor) -> Tensor:
     total = torch.zeros(len(like), dtype=torch.float64, device=like.device)
     for one in squares:
-        if one is not None:
-            total += one
+        total += one
     return total.clamp(min=0).sqrt()
 
 
@@ -282,68 +264,50 @@ def _layer_hooks(model: nn.Module, run: _Pass) -> Iterator[None]:
         for handle in handles:
             handle.remove()
         for visit in run.visits:
-            take_back(visit.layer, visit.wanted & EXPANSIONS.keys())
+            _take_back(visit)
 
 
 def _expanding_hooks(visit: _Visit, run: _Pass) -> list[Any]:
     """Hooks that put copies of a module's own parameters in their place for its forward pass."""
 
     def before(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        visit.calls += 1
-        if visit.calls > 1:
-            raise _unsupported(f"layer {visit.name} is used more than once")
         given = next((one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)), None)
-        if given is None or given.dim() < 3 or len(given) != run.records * run.views:
-            raise _unsupported(f"the first axis of layer {visit.name} is not the batch")
-        parameters = {name: getattr(layer, name) for name in visit.wanted}
+        visit.called(run.records * run.views, None if given is None or given.dim() < 3 else given)
+        assert given is not None
         visit.anchor = torch.zeros((), dtype=given.dtype, device=given.device, requires_grad=True)
-        try:
-            copies = expanded(layer, visit.wanted, given, visit.anchor)
-        except RuntimeError:
-            raise _unsupported(f"the parameters of layer {visit.name} are not used under their own names") from None
-        for name, copy_ in copies.items():
-            cast(Any, copy_).register_hook(_taker(visit, run, name, parameters[name]))
-        put(layer, copies)
+        for name in sorted(visit.wanted):
+            parameter = getattr(layer, name)
+            try:
+                copies: Any = parameter.expand(EXPANSIONS[name](parameter, given)) + visit.anchor
+            except RuntimeError:
+                raise _unsupported(f"the parameters of layer {visit.name} are not used under their own names") from None
+            copies.register_hook(partial(backward, name, parameter))
+            # An object's own attributes come before its parameters.
+            vars(layer)[name] = copies
 
-    def after(layer: nn.Module, *_: Any) -> None:
-        take_back(layer, visit.wanted)
+    def backward(name: str, parameter: Tensor, gradient: Tensor) -> None:
+        if run.active:
+            visit.reached.add(name)
+            squares, view_squares, terms = shares_of_copies(gradient.detach(), parameter, run.records)
+            visit.squares, visit.view_squares = visit.squares + squares, visit.view_squares + view_squares
+            # Squares of several parameters' terms are added elsewhere; sums bound them.
+            visit.terms = visit.terms + terms
 
-    layer = visit.layer
     return [
-        layer.register_forward_pre_hook(before, with_kwargs=True),
-        layer.register_forward_hook(after, always_call=True),
+        visit.layer.register_forward_pre_hook(before, with_kwargs=True),
+        visit.layer.register_forward_hook(lambda *_: _take_back(visit), always_call=True),
     ]
 
 
-def _taker(visit: _Visit, run: _Pass, name: str, parameter: Tensor) -> Callable[[Tensor], None]:
-    def backward(gradient: Tensor) -> None:
-        if not run.active:
-            return
-        visit.reached.add(name)
-        found = shares(gradient.detach(), parameter, run.records)
-        visit.squares = _added(visit.squares, found.squares)
-        if run.with_reach:
-            # Squares of several parameters' terms are added elsewhere; sums bound them.
-            visit.terms = _added(visit.terms, found.terms)
-        if run.with_reach and run.views > 1:
-            visit.view_squares = _added(visit.view_squares, found.view_squares)
-
-    return backward
-
-
-def _added(total: Tensor | None, more: Tensor) -> Tensor:
-    return more if total is None else total + more
+def _take_back(visit: _Visit) -> None:
+    for name in visit.wanted & EXPANSIONS.keys():
+        vars(visit.layer).pop(name, None)
 
 
 def _forward_hook(visit: _Visit, run: _Pass) -> Callable[[nn.Module, Any, dict[str, Any], Tensor], Tensor]:
     def forward(layer: nn.Module, args: Any, kwargs: dict[str, Any], output: Tensor) -> Tensor:
-        visit.calls += 1
-        if visit.calls > 1:
-            raise _unsupported(f"layer {visit.name} is used more than once")
         given = (args[0] if args else kwargs["input"]).detach()
-        rows = run.records * run.views
-        if given.shape[0] != rows or output.shape[0] != rows:
-            raise _unsupported(f"the first axis of layer {visit.name} is not the batch")
+        visit.called(run.records * run.views, given, output)
         visit.anchor = torch.zeros((), dtype=output.dtype, device=output.device, requires_grad=True)
         anchored = output + visit.anchor
 
@@ -351,11 +315,11 @@ def _forward_hook(visit: _Visit, run: _Pass) -> Callable[[nn.Module, Any, dict[s
             if run.active:
                 inputs, outputs = (x.reshape(run.records, run.views, *x.shape[1:]) for x in (given, gradient.detach()))
                 rule = cast(Any, rule_of(layer))
+                visit.reached |= visit.wanted
                 with torch.no_grad():
                     visit.squares = rule(layer, inputs, outputs, visit.wanted)
-                    if run.with_reach:
-                        visit.terms = terms_bound(layer, inputs, outputs, visit.wanted)
-                    if run.with_reach and run.views > 1:
+                    visit.terms = terms_bound(layer, inputs, outputs, visit.wanted)
+                    if run.views > 1:
                         # Each view as a record of its own.
                         given_alone, alone = (x.flatten(0, 1).unsqueeze(1) for x in (inputs, outputs))
                         visit.view_squares = rule(layer, given_alone, alone, visit.wanted)
@@ -380,10 +344,7 @@ def _check_uses(uses: Counter[int], visits: list[_Visit], parameters: Mapping[st
 def _check_reached(uses: Counter[int], visits: list[_Visit]) -> None:
     """Raise for a layer whose output is dropped while its weights are used elsewhere: its norm would lack a part."""
     for visit in visits:
-        counted = visit.reached if rule_of(visit.layer) is None else visit.wanted
-        if visit.squares is None:
-            counted = frozenset()
-        if any(uses[id(getattr(visit.layer, key))] for key in visit.wanted - counted):
+        if any(uses[id(getattr(visit.layer, key))] for key in visit.wanted - visit.reached):
             raise _unsupported(f"the weights of layer {visit.name} are used outside its forward call")
 
 

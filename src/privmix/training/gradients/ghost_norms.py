@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -241,45 +240,17 @@ EXPANSIONS: Final[dict[str, Expansion]] = {
 }
 
 
-@dataclass(frozen=True)
-class Shares:
-    """(b,) squared norms of records' gradients by one parameter, of single views' shares, and sums of term norms."""
-
-    squares: Tensor
-    view_squares: Tensor
-    terms: Tensor
-
-
-def shares(gradient: Tensor, parameter: Tensor, records: int) -> Shares:
-    """Shares from the gradient by all copies: rows, positions (none for tokens), then the parameter's own axes."""
+def shares_of_copies(gradient: Tensor, parameter: Tensor, records: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Squared norms (b,) of records' gradients by one parameter, (b K,) of views' shares; sums (b,) of term norms."""
+    # gradient: by all copies: rows, positions (none for tokens), then the parameter's own axes.
     rows = len(gradient)
     # (rows, positions, numbers of the parameter)
     uses = gradient.reshape(rows, -1, parameter.numel())
     by_view = uses.sum(1)
     by_record = by_view.view(records, -1, parameter.numel()).sum(1)
-    return Shares(_norms(by_record).square(), _norms(by_view).square(), _norms(uses).reshape(records, -1).sum(1))
+    return _norms(by_record).square(), _norms(by_view).square(), _norms(uses).reshape(records, -1).sum(1)
 
 
 def _norms(x: Tensor) -> Tensor:
     found: Tensor = torch.linalg.vector_norm(x, dim=-1, dtype=torch.float64)
     return found
-
-
-def expanded(module: nn.Module, wanted: frozenset[str], given: Tensor, anchor: Tensor) -> dict[str, Tensor]:
-    """Return copies of a module's parameters for one pass, by name; gradients are taken by the zero ``anchor``."""
-    found = {}
-    for name in sorted(wanted):
-        parameter = getattr(module, name)
-        found[name] = parameter.expand(EXPANSIONS[name](parameter, given)) + anchor
-    return found
-
-
-def put(module: nn.Module, copies: dict[str, Tensor]) -> None:
-    """Let the module's forward pass see the copies: an object's own attributes come before its parameters."""
-    vars(module).update(copies)
-
-
-def take_back(module: nn.Module, names: frozenset[str]) -> None:
-    held: dict[str, Any] = vars(module)
-    for name in names:
-        held.pop(name, None)

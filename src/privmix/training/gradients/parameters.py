@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -80,24 +79,3 @@ class SideInformation:
     perturbations: Tensor | None = None
     scale: Tensor | None = None
     centre: Tensor | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        return self.perturbations is None and self.scale is None and self.centre is None
-
-
-class PublicMethod(ABC):
-    """A way to use public data in the private phase ("extended", Park et al. 2024, section 3).
-
-    Formal guarantees:
-        * Public: it sees the weights, public data and its own seed, and never a private record.
-        * Repeatable: what it draws depends on its seed and the step only, so a resumed run repeats it.
-    """
-
-    @abstractmethod
-    def prepare(self, step: int) -> SideInformation:
-        """Public quantities for step ``step`` (from 0), at the model's current weights."""
-
-    def combine(self, mean: Tensor, step: int) -> Tensor:
-        """Turn the noisy private mean (P,) of this step into the direction that the optimiser follows."""
-        return mean

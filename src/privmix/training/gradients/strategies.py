@@ -239,10 +239,8 @@ class GhostGradients(GradientStrategy):
         return supports_ghost(model, input_shape)
 
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
-        if not side.is_empty:
+        if any(value is not None for value in vars(side).values()):
             raise InvalidInput("strategy", self.name, "loop or vmap with methods that change gradients or weights")
-        if len(views) == 0:
-            return torch.zeros(self.flat.size, device=self.flat.device)
         views, targets = in_rows(views), in_rows(targets)
         counts = torch.arange(len(views), device=views.device) < (len(views) if count is None else count)
         total, finite, cancels = self._weighted(views, targets, counts)
@@ -281,7 +279,7 @@ class GhostGradients(GradientStrategy):
             cancels = finite & (found * reach > CANCELLING * self.clipping.clip_norm) & counts
             return torch.where(cancels | ~counts, 0.0, found)
 
-        total = ghost_clipped_sum(self.model, self.flat, views, targets, factors, with_reach=True)
+        total = ghost_clipped_sum(self.model, self.flat, views, targets, factors)
         return total, finite, cancels
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +15,11 @@ from privmix._registry import Registry
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches
+from privmix.training.config import TrainingConfig
 from privmix.training.plan import TrainingPlan
 
 StepNoise = Callable[[Tensor, int], Tensor]
 """(sum of clipped gradients, step) -> noisy mean; the noise is a function of the key and the step."""
-
-
-class Settings(Protocol):
-    """Fields of a :class:`privmix.training.config.TrainingConfig` that mechanisms read."""
-
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def mechanism_options(self) -> Any: ...
-    @property
-    def optimiser(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -62,7 +52,7 @@ class TrainingMechanism(ABC):
 
     @classmethod
     @abstractmethod
-    def planned(cls, draft: TrainingPlan, settings: Settings) -> TrainingPlan:
+    def planned(cls, draft: TrainingPlan, settings: TrainingConfig) -> TrainingPlan:
         """Return this mechanism's plan of an unpriced draft and settings; raise where it does not fit them."""
 
     @classmethod

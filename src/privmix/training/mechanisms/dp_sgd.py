@@ -6,14 +6,14 @@ from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.accounting.events import Adjacency
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.sampling import log_mixture
 from privmix.mechanisms.streams import SecretStreams
 from privmix.rounding import exact, rounded_down
-from privmix.training.mechanisms.base import MECHANISMS, Settings, StepNoise, TrainingMechanism, Words
+from privmix.training.config import TrainingConfig
+from privmix.training.mechanisms.base import MECHANISMS, StepNoise, TrainingMechanism, Words
 from privmix.training.noise import noisy_mean
 from privmix.training.plan import TrainingPlan
 
@@ -31,15 +31,12 @@ class DpSgdMechanism(TrainingMechanism):
     plan: ClassVar[type[TrainingPlan]] = TrainingPlan
 
     @classmethod
-    def planned(cls, draft: TrainingPlan, settings: Settings) -> TrainingPlan:
+    def planned(cls, draft: TrainingPlan, settings: TrainingConfig) -> TrainingPlan:
         return draft
 
     @classmethod
     def noise(cls, plan: TrainingPlan, streams: SecretStreams) -> StepNoise:
-        def noised(total: Tensor, step: int) -> Tensor:
-            return noisy_mean(total, plan, streams, step)
-
-        return noised
+        return lambda total, step: noisy_mean(total, plan, streams, step)
 
     @classmethod
     def said(cls, plan: TrainingPlan, unit: str) -> Words:

@@ -83,9 +83,9 @@ class Classifier(nn.Module, ABC):
         """The factor on logits before the softmax, from the weights alone; 1 if it is unknown."""
         return 1.0
 
-    @abstractmethod
     def options(self) -> dict[str, Any]:
-        """Arguments of the constructor that rebuild the architecture, as JSON values."""
+        """Arguments of the constructor that rebuild the architecture, as JSON values; attributes of the same names."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def values_a_record(self, dim: int) -> int:
         """Numbers that the first layer sees of a record of ``dim`` values: what a batch takes in memory."""

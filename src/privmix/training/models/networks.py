@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 import torch
 from torch import Tensor, nn
@@ -36,9 +36,6 @@ class LinearHead(Classifier):
         self.head: Final = nn.Linear(self.dim, self.classes)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-
-    def options(self) -> dict[str, Any]:
-        return {"dim": self.dim, "classes": self.classes, "norm": self.norm}
 
     @property
     def temperature(self) -> float:
@@ -97,9 +94,6 @@ class _ShapedCNN(Classifier):
 
     def _fully_connected(self, flat: int) -> nn.Sequential:
         raise NotImplementedError
-
-    def options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("channels_in", "height", "width", "classes")}
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.fully_connected(self.convolutions(centred(x)).flatten(1))
@@ -194,9 +188,6 @@ class ResNet9(Classifier):
         layers: list[nn.Module] = [conv, group_norm(after, self.groups), nn.ReLU()]
         return nn.Sequential(*layers, nn.MaxPool2d(2)) if pool else nn.Sequential(*layers)
 
-    def options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("channels_in", "classes", "width", "groups")}
-
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.layer1(self.layer0(centred(x)))
         hidden = self.layer2(hidden + self.residual1(hidden))
@@ -276,9 +267,6 @@ class WideResNet(Classifier):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
-
-    def options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("channels_in", "classes", "depth", "width", "groups")}
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.blocks(self.stem(centred(x)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from torch.func import functional_call
 from privmix._registry import Registry
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.training.examples import Augment, PublicData, public_generator
-from privmix.training.gradients.parameters import FlatParameters, PublicMethod, SideInformation
+from privmix.training.gradients.parameters import FlatParameters, SideInformation
 
 
 def public_gradient(model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, *, seed: int = 0) -> Tensor:
@@ -118,8 +118,8 @@ def _norm(vector: Tensor) -> float:
     return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
 
 
-class ExtendedMethod(PublicMethod):
-    """A :class:`PublicMethod` with a name, the state for checkpoints, and rules of combination.
+class ExtendedMethod(ABC):
+    """A way to use public data in the private phase ("extended", Park et al. 2024, section 3).
 
     A step is ``prepare(step)``, the private sum, ``combine(mean, step)``, and then the optimiser's update.
 
@@ -144,6 +144,14 @@ class ExtendedMethod(PublicMethod):
     follows: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[str] = ""
+
+    @abstractmethod
+    def prepare(self, step: int) -> SideInformation:
+        """Public quantities for step ``step`` (from 0), at the model's current weights."""
+
+    def combine(self, mean: Tensor, step: int) -> Tensor:
+        """Turn the noisy private mean (P,) of this step into the direction that the optimiser follows."""
+        return mean
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the next step's input except weights and step; empty for most methods. Public; valid after a step."""
@@ -206,12 +214,3 @@ class WithGradients(ExtendedMethod):
         if self._held is None or self._held[0] != step:
             raise RuntimeError(f"prepare({step}) comes before combine({step})")
         return self._held[1]
-
-
-def scaled_to_keep_norm(scale: Tensor, typical: Tensor) -> Tensor:
-    """``scale`` (P,) times the constant for which ``scale * typical`` is as long as ``typical``, or ones."""
-    before = torch.linalg.vector_norm(typical, dtype=torch.float64)
-    after = torch.linalg.vector_norm(scale * typical, dtype=torch.float64)
-    if not bool(before > 0) or not bool(after > 0):
-        return torch.ones_like(scale)
-    return scale * float(before / after)

@@ -18,7 +18,6 @@ from privmix.training.public.base import (
     WithGradients,
     adaptive_ascent,
     ascent,
-    scaled_to_keep_norm,
 )
 
 
@@ -144,7 +143,10 @@ class AdaDps(WithGradients):
         typical = float(root.square().mean().sqrt())
         if typical == 0:
             return SideInformation(scale=torch.ones_like(root))
-        return SideInformation(scale=scaled_to_keep_norm(1 / (root / typical + self.damping), root))
+        scale = 1 / (root / typical + self.damping)
+        # The constant for which sqrt(A) keeps its length.
+        before, after = (torch.linalg.vector_norm(part, dtype=torch.float64) for part in (root, scale * root))
+        return SideInformation(scale=scale * float(before / after))
 
     def combine(self, mean: Tensor, step: int) -> Tensor:
         self._check(step)

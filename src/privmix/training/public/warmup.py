@@ -92,47 +92,32 @@ def warm_up(
     model.train()
     try:
         for epoch in range(config.epochs):
-            loss = _epoch(model, flat, optimiser, public, config, seed, epoch, augment)
+            generator = public_generator("warm-up", seed, epoch)
+            batches = torch.split(torch.from_numpy(generator.permutation(public.size)), config.batch_size)
+            # The mean loss of all records, each at the weights it was met with.
+            loss = 0.0
+            for index, rows in enumerate(batches):
+                x, targets = public.rows(rows, generator, augment)
+                own = int(generator.integers(2**31))
+                if config.adversary > 0:
+                    # A generator of its own: orders and views are those of a warm-up without an adversary.
+                    start = int(public_generator("adversary", seed, epoch, index).integers(2**31))
+                    radius, steps = config.adversary, config.adversary_steps
+                    x = adversarial(model, flat, x, targets, radius=radius, steps=steps, seed=start)
+                for group in optimiser.param_groups:
+                    group["lr"] = config.rate(epoch * len(batches) + index, config.epochs * len(batches))
+                batch_loss, gradient = step_gradient(model, flat, x, targets, config, seed=own)
+                flat.set_grad(gradient)
+                optimiser.step()
+                loss += batch_loss * len(rows) / public.size
             if not math.isfinite(loss):
                 raise InvalidInput("warm_up learning_rate", config.learning_rate, "a smaller one: the loss diverged")
             if progress is not None:
                 progress(f"warm-up (public loss {loss:.3f})", epoch + 1, config.epochs)
     finally:
         model.train(was_training)
-        for tensor, gradient in zip(weights, kept, strict=True):
-            tensor.grad = gradient
-
-
-def _epoch(
-    model: nn.Module,
-    flat: FlatParameters,
-    optimiser: torch.optim.Optimizer,
-    public: PublicData,
-    config: WarmUpConfig,
-    seed: int,
-    epoch: int,
-    augment: Augment | None,
-) -> float:
-    """One pass over the public records; returns their mean loss, each at the weights it was met with."""
-    generator = public_generator("warm-up", seed, epoch)
-    order = torch.from_numpy(generator.permutation(public.size))
-    batches = torch.split(order, config.batch_size)
-    total = 0.0
-    for index, rows in enumerate(batches):
-        x, targets = public.rows(rows, generator, augment)
-        own = int(generator.integers(2**31))
-        if config.adversary > 0:
-            # A generator of its own: orders and views are those of a warm-up without an adversary.
-            start = int(public_generator("adversary", seed, epoch, index).integers(2**31))
-            radius, steps = config.adversary, config.adversary_steps
-            x = adversarial(model, flat, x, targets, radius=radius, steps=steps, seed=start)
-        for group in optimiser.param_groups:
-            group["lr"] = config.rate(epoch * len(batches) + index, config.epochs * len(batches))
-        loss, gradient = step_gradient(model, flat, x, targets, config, seed=own)
-        flat.set_grad(gradient)
-        optimiser.step()
-        total += loss * len(rows)
-    return total / public.size
+        for tensor, before in zip(weights, kept, strict=True):
+            tensor.grad = before
 
 
 def step_gradient(

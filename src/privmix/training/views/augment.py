@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import torch
 from torch import Tensor
 
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.fields import Amount, Choice, Number, Positive, Proportion, Rate, Size
 from privmix.training.views.augmentation import (
     Augmentation,
     blur,
@@ -33,7 +34,7 @@ class Flip(Augmentation):
     """Mirror left and right."""
 
     name: ClassVar[str] = "flip"
-    probability: float = 0.5
+    probability: Proportion = 0.5
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
         return images.flip(-1)
@@ -44,13 +45,8 @@ class Crop(Augmentation):
     """A window of the image's size from the image padded on all sides by ``padding`` pixels (De et al.: reflect)."""
 
     name: ClassVar[str] = "crop"
-    padding: int = 4
-    mode: str = "reflect"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("crop padding", self.padding, low=0)
-        check_choice("crop mode", self.mode, ["reflect", "zeros"])
+    padding: Size = 4
+    mode: Annotated[str, Choice("reflect", "zeros")] = "reflect"
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
         top, left = random.integers("place", 2 * self.padding + 1, 2).unbind(dim=1)
@@ -65,16 +61,10 @@ class Jitter(Augmentation):
     # hue].
 
     name: ClassVar[str] = "jitter"
-    brightness: float = 0.4
-    contrast: float = 0.4
-    saturation: float = 0.4
-    hue: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("brightness", "contrast", "saturation"):
-            check_number(f"jitter {name}", getattr(self, name), low=0)
-        check_number("jitter hue", self.hue, low=0, high=0.5)
+    brightness: Amount = 0.4
+    contrast: Amount = 0.4
+    saturation: Amount = 0.4
+    hue: Annotated[float, Number(0, 0.5)] = 0.1
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
         """Channels are taken for red, green and blue where there are three."""
@@ -97,13 +87,8 @@ class Affine(Augmentation):
     """Rotation by up to ``degrees`` and shift by up to ``translation`` times height and width, zeros outside."""
 
     name: ClassVar[str] = "affine"
-    degrees: float = 15.0
-    translation: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number("affine degrees", self.degrees, low=0, high=180)
-        check_number("affine translation", self.translation, low=0, high=1)
+    degrees: Annotated[float, Number(0, 180)] = 15.0
+    translation: Proportion = 0.1
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
         """Bilinear; non-square images are rotated, not sheared."""
@@ -118,13 +103,8 @@ class Cutout(Augmentation):
     """Fill a square, ``size`` of the shorter side, around a uniform pixel; grey is what models see as 0."""
 
     name: ClassVar[str] = "cutout"
-    size: float = 0.5
-    fill: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number("cutout size", self.size, low=0, high=1, low_open=True)
-        check_number("cutout fill", self.fill, low=0, high=1)
+    size: Rate = 0.5
+    fill: Proportion = 0.5
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
         """Erase a square; its side is rounded to pixels, at least one."""
@@ -140,11 +120,7 @@ class Noise(Augmentation):
     """Add Gaussian noise of standard deviation ``std``, then cut to [0, 1]. It has no part in privacy."""
 
     name: ClassVar[str] = "noise"
-    std: float = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number("noise std", self.std, low=0)
+    std: Amount = 0.05
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
         return (images + random.normal("noise", *images.shape[1:]) * self.std).clamp_(0.0, 1.0)
@@ -157,16 +133,13 @@ class Blur(Augmentation):
     # radius: where the filter is cut off; None: a twentieth of the shorter side (as SimCLR), at least one pixel.
 
     name: ClassVar[str] = "blur"
-    low: float = 0.1
-    high: float = 2.0
-    radius: int | None = None
+    low: Positive = 0.1
+    high: Positive = 2.0
+    radius: Size | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("blur low", self.low, low=0, low_open=True)
         check_number("blur high", self.high, low=self.low)
-        if self.radius is not None:
-            check_integer("blur radius", self.radius, low=0)
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
         """Blur images; the default radius leaves an image one pixel high or wide unchanged."""

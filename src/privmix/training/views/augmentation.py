@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.errors import InvalidInput, check_number
+from privmix.errors import InvalidInput, in_terms_of
+from privmix.fields import Proportion, check_fields
 from privmix.training.views.record_random import RecordRandom
 
 
@@ -31,10 +32,11 @@ class Augmentation(ABC):
 
     name: ClassVar[str]
     channels: ClassVar[tuple[int, ...]] = ()
-    probability: float = 1.0
+    probability: Proportion = 1.0
 
     def __post_init__(self) -> None:
-        check_number(f"{self.name} probability", self.probability, low=0, high=1)
+        with in_terms_of({item.name: f"{self.name} {item.name}" for item in fields(self)}):
+            check_fields(self)
 
     def __call__(self, images: Tensor, random: RecordRandom) -> Tensor:
         """(b, K, C, H, W) images in [0, 1] and the b records' randomness -> as many changed images."""
@@ -70,12 +72,6 @@ def augment(images: Tensor, augmentations: Sequence[Augmentation], random: Recor
     for augmentation in augmentations:
         flat = augmentation.change_some(flat, views.derive(augmentation.name))
     return flat.reshape(images.shape)
-
-
-def check_channels(augmentations: Sequence[Augmentation], channels: int) -> None:
-    """Raise :class:`InvalidInput` unless all of them take images of this number of channels."""
-    for augmentation in augmentations:
-        augmentation.check_channels(channels)
 
 
 def check_augmentations(augmentations: Sequence[Augmentation]) -> None:

@@ -22,7 +22,7 @@ from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.examples import PublicData
 from privmix.training.facts import ImageLayout
-from privmix.training.views.augmentation import Augmentation, augment, box_mask, check_channels
+from privmix.training.views.augmentation import Augmentation, augment, box_mask
 from privmix.training.views.config import MixingKind, ViewConfig
 from privmix.training.views.record_random import RecordRandom
 
@@ -77,32 +77,19 @@ class MicrobatchMixer:
     layout: ImageLayout | None = None
     mixes: int = 1
     keep: bool = True
-    mixing: Mixing = Mixing()
-
-    def __post_init__(self) -> None:
-        check_integer("classes", self.classes, low=1)
-        check_integer("mixes of a microbatch", self.mixes, low=1)
-        _check_kind(self.mixing, self.layout)
 
     def __call__(self, x: Tensor, labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """(g, d) records and (g,) labels of a group -> K views and targets; K is ``mixes``, plus g where kept."""
         # 1 in a group of one record.
-        if x.dim() != 2 or len(x) == 0 or labels.shape != x.shape[:1]:
-            raise InvalidInput("microbatch", WITHHELD, "at least one vector, and one label for each")
         images = x if self.layout is None else self.layout.to_images(x)
         targets = functional.one_hot(labels, self.classes).to(x.dtype)
         if len(x) == 1:
             return images, targets
         random = RecordRandom(torch.tensor([seed], dtype=torch.int64, device=x.device)).derive("microbatch")
-        mixed, mixed_targets = (part[0] for part in self.mixing(images[None], targets[None], self.mixes, random))
+        mixed, mixed_targets = (part[0] for part in Mixing()(images[None], targets[None], self.mixes, random))
         if not self.keep:
             return mixed, mixed_targets
         return torch.cat([images, mixed]), torch.cat([targets, mixed_targets])
-
-
-def _check_kind(mixing: Mixing, layout: ImageLayout | None) -> None:
-    if mixing.kind == "cutmix" and layout is None:
-        raise InvalidInput("mixing", mixing.kind, "mixup: feature vectors have no boxes to cut")
 
 
 def _pick(members: Tensor, index: Tensor) -> Tensor:
@@ -146,10 +133,7 @@ class ViewPipeline:
         self.pool: Final = pool
         self.classes: Final = check_integer("classes", classes, low=1)
         self._mixing = Mixing(config.mixing, config.alpha)
-        if layout is None:
-            _refuse_images_only(config)
-        else:
-            check_channels(config.augmentations, layout.channels)
+        check_images(layout, config.augmentations, config.mixing, "", "the records are feature vectors")
         if (pool is None) != (config.k_diff == 0):
             allowed = "none: `k_diff` is 0" if pool is not None else f"a pool to draw `k_diff` = {config.k_diff} from"
             raise InvalidInput("pool", "a pool" if pool is not None else None, allowed)
@@ -222,12 +206,18 @@ class ViewPipeline:
             raise InvalidInput("labels and seeds", WITHHELD, "one int64 label and one int64 seed a record")
 
 
-def _refuse_images_only(config: ViewConfig) -> None:
-    if config.augmentations:
-        names = ",".join(augmentation.name for augmentation in config.augmentations)
-        raise InvalidInput("augmentations", names, "none: the records are feature vectors, not images")
-    if config.mixing == "cutmix":
-        raise InvalidInput("mixing", config.mixing, "mixup: the records are feature vectors, not images")
+def check_images(
+    layout: ImageLayout | None, augmentations: Sequence[Augmentation], mixing: str | None, of: str, why: str
+) -> None:
+    """Raise :class:`InvalidInput` where views are made of images, and there are none, or with other channels."""
+    if layout is not None:
+        for augmentation in augmentations:
+            augmentation.check_channels(layout.channels)
+    elif augmentations:
+        names = ",".join(augmentation.name for augmentation in augmentations)
+        raise InvalidInput(f"augmentations{of}", names, f"none: {why}, not images")
+    elif mixing == "cutmix":
+        raise InvalidInput(f"mixing{of}", mixing, f"mixup: {why}, not images")
 
 
 # Extracting every view of every step again would cost more than all of the training; a step draws from the bank.
