@@ -136,8 +136,8 @@ FAULTS: Final = (
     Fault(
         "residuals are not clipped after they are mapped",
         "designs/stages/engine.py",
-        "clip_l2(residuals / bound, 1.0)",
-        "(residuals / bound)",
+        "clip_l2(residuals / self._bound, 1.0)",
+        "(residuals / self._bound)",
         ("tests/audits/test_planted_bugs.py::test_the_real_engine_passes[two-stage]",),
     ),
     Fault(

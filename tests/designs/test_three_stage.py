@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privmix.accounting import Composed, Gaussian
 from privmix.designs import ThreeStagePlan
-from privmix.designs.stages.engine import ClassScatter, ThreeStageEngine
+from privmix.designs.stages.engine import Scatter, ThreeStageEngine
 from privmix.designs.stages.learner import ThreeStageClassifier, TwoStageClassifier
 from privmix.designs.stages.released import ThreeStageMoments
 from privmix.engine.rows import PrivateRecords
@@ -85,7 +85,8 @@ def test_scatter_of_each_class_is_that_of_its_residuals() -> None:
     lengths = np.linalg.norm(v, axis=1)
     assert 0.4 < np.square(lengths).mean() <= 1
     with refuses("lattice sums"):
-        ClassScatter(replace(plan, lattice_bits=24)).add(np.zeros((64, plan.class_directions)), np.zeros(64, int))
+        sums = Scatter(replace(plan, lattice_bits=24), "class_within")
+        sums.add(np.zeros((64, plan.class_directions)), np.zeros(64, int))
 
 
 def test_blocks_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privmix.accounting import Composed, Gaussian
 from privmix.designs import TwoStagePlan
 from privmix.designs.stages import engine as two_stage_engine
-from privmix.designs.stages.engine import TwoStageEngine, WithinScatter
+from privmix.designs.stages.engine import Scatter, TwoStageEngine
 from privmix.designs.stages.learner import TwoStageClassifier
 from privmix.designs.stages.released import ResidualMap, TwoStageMoments, norm_bins, residual_bound, residual_map
 from privmix.designs.stages.two_plan import NORM_EDGES
@@ -128,9 +128,9 @@ def test_directions_that_rounding_makes_longer_are_on_their_grid(monkeypatch: py
 @given(st.lists(st.floats(-1e30, 1e30), min_size=4, max_size=4))
 def test_a_residual_adds_at_most_one(values: list[float]) -> None:
     plan = make_plan(1.0, dim=4)
-    scatter = WithinScatter(plan)
-    scatter.add(np.array([values]), 0.25)
-    lower = scatter._sums * plan.part("within").unit
+    scatter = Scatter(plan, "within", 0.25)
+    scatter.add(np.array([values]), np.zeros(1, int))
+    lower = scatter._sums[0] * plan.part("within").unit
     whole = lower + np.tril(lower, -1).T
     assert np.linalg.norm(whole) <= 1
 

@@ -19,19 +19,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.audits import noise_tests
 from privmix.audits.noise_parts import CANCELLED, ULP, Part, WeakDirections, check_grid
-from privmix.audits.noise_tests import (
-    ON_THE_GRID,
-    NoiseTest,
-    energy_test,
-    equal_chance,
-    equal_rows_test,
-    small_values_test,
-)
+from privmix.audits.noise_tests import NoiseTest
 from privmix.errors import InvalidInput
+from privmix.plans.parts import SumPlan
 from privmix.plans.plan import Plan
 from privmix.plans.registry import Deferred, made_by
 from privmix.plans.rows import ReleasePlan
+from privmix.publication.second_moments import SecondMoments, sampled_std
 
 PRODUCTS: Final = 1e-3
 """Sampled rows come from float32 products: this much of their size is allowed for that."""
@@ -72,6 +68,11 @@ def mixed_row_law(plan: ReleasePlan, beside: Any) -> RowLaw:
     laplace = plan.noise == "laplace"
     labels = None if plan.public_labels else Law(plan.noise_std_y, plan.unit_y, laplace)
     return RowLaw(Law(plan.noise_std_x, plan.unit_x, laplace), labels, directions=plan.noise == "gaussian")
+
+
+def sampled_row_law(plan: SumPlan, beside: SecondMoments) -> RowLaw:
+    """Return the least noise that samples of released second moments have."""
+    return RowLaw(Law(sampled_std(beside) * (1 - PRODUCTS), 0.0), numbered=False)
 
 
 class RowEvidence:
@@ -117,14 +118,15 @@ class RowEvidence:
         """Return the tests after all rows; raise InvalidInput where one refuses the release."""
         rows, parts = self._plan.rows, self._parts
         law = "laplace" if parts["x"].laplace else "gaussian"
+        rounding = [part.rounding(part.width) for part in parts.values()]
         found = [
-            NoiseTest(ON_THE_GRID, sum(p.width * rows for p in parts.values() if p.unit), 0.0),
-            equal_rows_test("equal rows", bytes(self._digests), self._equal_chance(law)),
-            energy_test(
+            NoiseTest(noise_tests.ON_THE_GRID, sum(p.width * rows for p in parts.values() if p.unit), 0.0),
+            noise_tests.equal_rows_test("equal rows", bytes(self._digests), self._equal_chance(law)),
+            noise_tests.energy_test(
                 "noise of each row",
                 self._rows,
                 sum(part.width for part in parts.values()),
-                _norm([part.rounding(part.width) for part in parts.values()], law),
+                sum(rounding) if law == "laplace" else math.hypot(*rounding),
                 law=law,
             ),
         ]
@@ -151,12 +153,12 @@ class RowEvidence:
         energy = (squares - total**2 / count + CANCELLED * squares) / variance
         # Each sum is off by K half steps at most; float32's part is of the entries that were summed.
         rounding = math.sqrt(count * classes) * part.unit / (2 * part.std) + ULP * part.norm
-        return energy_test("noise of label sums over classes", energy, count - 1, rounding)
+        return noise_tests.energy_test("noise of label sums over classes", energy, count - 1, rounding)
 
     def _equal_chance(self, law: str) -> float:
         part = self._parts["x"]
         step = part.unit + 2 * ULP * part.largest
-        return equal_chance(part.std / step if step > 0 else math.inf, part.width, law=law)
+        return noise_tests.equal_chance(part.std / step if step > 0 else math.inf, part.width, law=law)
 
 
 def beside_tests(plan: Plan, beside: Any) -> list[NoiseTest]:
@@ -171,10 +173,6 @@ def centre_tests(centre: NDArray[np.float32], plan: Plan) -> list[NoiseTest]:
     values = centre.astype(np.float64) / std
     half = unit / std / 2
     return [
-        energy_test("noise of the mean", np.square(values).sum(), plan.dim, half * math.sqrt(plan.dim)),
-        small_values_test("small values of the mean", values, half),
+        noise_tests.energy_test("noise of the mean", np.square(values).sum(), plan.dim, half * math.sqrt(plan.dim)),
+        noise_tests.small_values_test("small values of the mean", values, half),
     ]
-
-
-def _norm(parts: list[float], law: str) -> float:
-    return sum(parts) if law == "laplace" else math.hypot(*parts)

@@ -246,19 +246,14 @@ def class_statistics(release: ReleasedDataset) -> ClassStatistics | ClassSums:
     """Estimate the class statistics of a release; raise where numbers are not finite or rows do not differ."""
     if release.moments is not None:
         return _of_moments(release, release.moments)
-    return ClassSums.of(release) if _has_class_sums(release) else _of_rows(release)
-
-
-def _has_class_sums(release: ReleasedDataset) -> bool:
-    """Whether there is one row a class and nothing else."""
     once = release.rows == release.num_classes and not release.mixes_all_classes and release.noise_std_y == 0
-    return once and len(set(release.y.argmax(axis=0))) == release.num_classes
+    # One row a class and nothing else.
+    sums = once and len(set(release.y.argmax(axis=0))) == release.num_classes
+    return ClassSums.of(release) if sums else _of_rows(release)
 
 
 def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatistics:
-    for values in (moments.second, moments.cross, moments.label_sums):
-        if not np.isfinite(values).all():
-            raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
+    moments.check_finite()
     shares, doubt = moments.known_shares(release.label_offset)
     counts = shares * moments.records
     second = moments.second.astype(np.float64) / moments.records
@@ -282,7 +277,12 @@ def _of_rows(release: ReleasedDataset) -> ClassStatistics:
     spread = rows.y.var(axis=0, dtype=np.float64)
     shares = np.maximum(rows.mean_y.astype(np.float64) + release.label_offset, _FEWEST / classes)
     shares /= shares.sum()
-    unit = _record_unit(release, float(spread.sum()) - classes * rows.label_noise_variance)
+    # A record's variance in that of rows: 1 / m, and more where classes vary together. A row of a public label has the
+    # records of one class: its label is that class.
+    unit = 1.0
+    if release.noise_std_y > 0:
+        one = 1 - 2 * release.label_offset + classes * release.label_offset**2
+        unit = max((float(spread.sum()) - classes * rows.label_noise_variance) / one, 1 / release.mixup_degree)
     values, basis, cross = _eigen(rows)
     if not values.any():
         raise InvalidInput(
@@ -306,15 +306,6 @@ def _of_rows(release: ReleasedDataset) -> ClassStatistics:
     turned = release.mixes_all_classes or not sized
     origin = rows.mean_x.astype(np.float64)
     return ClassStatistics(basis, known, means, noise, shares, origin, scale, turned, sized, powers=_POWERS_OF_ROWS)
-
-
-def _record_unit(release: ReleasedDataset, spread: float) -> float:
-    """Factor on a record's variance in that of rows: 1 / m, and more where classes vary together."""
-    if release.noise_std_y == 0:
-        # A row has the records of one class: its label is that class.
-        return 1.0
-    one = 1 - 2 * release.label_offset + release.num_classes * release.label_offset**2
-    return max(spread / one, 1 / release.mixup_degree)
 
 
 def _eigen(rows: CentredRows) -> tuple[Reals, NDArray[np.float32], Reals]:

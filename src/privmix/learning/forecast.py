@@ -15,7 +15,7 @@ from privmix.learning.spectrum import COARSE, AdditiveNoise, KnownVariance, know
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
 from privmix.plans.setting import MomentForecast
-from privmix.publication.second_moments import SecondMoments, estimated_shares, regression
+from privmix.publication.second_moments import estimated_shares, regression, spectrum_of
 
 Reals = NDArray[np.float64]
 LinearRule = tuple[Reals, Reals]
@@ -84,16 +84,9 @@ def drawn_regression(plan: Plan, model: DataModel, seed: int, strengths: Sequenc
         inner = cross.T @ cross * classes / plan.records
         added = _SHRINKAGE * np.linalg.norm(inner, 2) * np.eye(classes)
         return np.asarray(cross @ np.linalg.inv(inner + added), dtype=np.float64), np.zeros(classes)
-    spectrum = SecondMoments(
-        (plan.records * drawn.noisy).astype(np.float32),
-        cross,
-        np.zeros(classes, np.float32),
-        records=plan.records,
-        # One level of noise for all axes: that of a typical one.
-        noise_std_second=float(drawn.noise.second.mean()) * math.sqrt(2) / drawn.noise.amplified,
-        noise_std_cross=0.0,
-        noise_std_counts=0.0,
-    ).spectrum()
+    # One level of noise for all axes: that of a typical one.
+    level = float(drawn.noise.second.mean()) * math.sqrt(2) / drawn.noise.amplified
+    spectrum = spectrum_of((plan.records * drawn.noisy).astype(np.float32), level)
     largest = float(spectrum.values.max(initial=0.0)) or 1.0
     ridges = [strength * largest for strength in strengths] or [spectrum.ridge]
     found = [(regression(spectrum, cross, plan.records, one).astype(np.float64), drawn.shares) for one in ridges]

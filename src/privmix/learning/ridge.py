@@ -29,8 +29,21 @@ _MIN_FOLD: Final = 5
 _CHEAP: Final = 1024
 
 
+class RidgeLearner(LinearLearner):
+    """Base of regressions whose regularisation is a number above 0 or follows from the release."""
+
+    def __init__(self, regularisation: float | str = AUTO) -> None:
+        self.regularisation = regularisation
+
+    def _check_params(self) -> None:
+        if self.regularisation != AUTO:
+            if isinstance(self.regularisation, str):
+                raise InvalidInput("regularisation", self.regularisation, "'auto' or a number > 0")
+            check_number("regularisation", self.regularisation, low=0, low_open=True)
+
+
 @LEARNERS.register
-class NoiseAwareRidgeClassifier(LinearLearner):
+class NoiseAwareRidgeClassifier(RidgeLearner):
     """Errors-in-variables ridge regression of released label rows on released feature rows.
 
     With X, Y the T released rows minus their column means and s the known standard deviation of the noise in X,
@@ -81,9 +94,6 @@ class NoiseAwareRidgeClassifier(LinearLearner):
     name: ClassVar[str] = "noise-aware-ridge"
     regularisation_: float
 
-    def __init__(self, regularisation: float | str = AUTO) -> None:
-        self.regularisation = regularisation
-
     @property
     def summary(self) -> str:
         return f"regularisation {self.regularisation_}"
@@ -93,13 +103,6 @@ class NoiseAwareRidgeClassifier(LinearLearner):
         """Return the rule at the best of a few regularisations, as held-out rows find it."""
         return drawn_regression(plan, model, seed, _FEW)
 
-    def _check_params(self) -> None:
-        if isinstance(self.regularisation, str):
-            if self.regularisation != AUTO:
-                raise InvalidInput("regularisation", self.regularisation, "'auto' or a number > 0")
-        else:
-            check_number("regularisation", self.regularisation, low=0, low_open=True)
-
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
         rows = CentredRows.of(release)
         folds = _folds(rows, release.num_classes) if self.regularisation == AUTO else []
@@ -108,7 +111,7 @@ class NoiseAwareRidgeClassifier(LinearLearner):
         progress("steps", 1, steps)
         trials = []
         for done, fold in enumerate(folds, start=2):
-            trials.append(_Trial.of(rows, fold, moments.spectrum(without=fold)))
+            trials.append(_losses(rows, fold, moments.spectrum(without=fold)))
             progress("steps", done, steps)
         spectrum = moments.spectrum()
         mixes_all_classes = release.mixes_all_classes
@@ -195,24 +198,18 @@ class _Moments:
         return _Spectrum(np.maximum(values - noise, np.float32(0)), basis, projected)
 
 
-@dataclass(frozen=True)
-class _Trial:
+def _losses(rows: CentredRows, fold: slice, spectrum: _Spectrum) -> NDArray[np.float64]:
     """Squared losses (grid + 1, rows) on the rows of one fold, less the expected noise; the last line is W = 0."""
-
-    losses: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, rows: CentredRows, fold: slice, spectrum: _Spectrum) -> _Trial:
-        x, y = rows.centred(fold)
-        nothing = np.zeros((rows.dim, y.shape[1]), dtype=np.float32)
-        candidates = (*(spectrum.solve(r) for r in _GRID), nothing)
-        losses = np.empty((len(candidates), len(y)))
-        # Several r in one product read the rows once; about 512 columns bound the memory.
-        for group in slices(len(candidates), max(1, 512 // y.shape[1])):
-            predicted = x @ np.concatenate(candidates[group], axis=1)
-            for line, part in zip(range(group.start, group.stop), slices(predicted.shape[1], y.shape[1]), strict=True):
-                losses[line] = _corrected_losses(predicted[:, part], y, candidates[line], rows)
-        return cls(losses)
+    x, y = rows.centred(fold)
+    nothing = np.zeros((rows.dim, y.shape[1]), dtype=np.float32)
+    candidates = (*(spectrum.solve(r) for r in _GRID), nothing)
+    losses = np.empty((len(candidates), len(y)))
+    # Several r in one product read the rows once; about 512 columns bound the memory.
+    for group in slices(len(candidates), max(1, 512 // y.shape[1])):
+        predicted = x @ np.concatenate(candidates[group], axis=1)
+        for line, part in zip(range(group.start, group.stop), slices(predicted.shape[1], y.shape[1]), strict=True):
+            losses[line] = _corrected_losses(predicted[:, part], y, candidates[line], rows)
+    return losses
 
 
 def _folds(rows: CentredRows, classes: int) -> list[slice]:
@@ -235,9 +232,9 @@ def _corrected_losses(
     return np.asarray(np.square(y - predicted, dtype=np.float64).sum(axis=1) - noise)
 
 
-def _choose(trials: list[_Trial], rows: CentredRows, mixes_all_classes: bool) -> float:
+def _choose(trials: list[NDArray[np.float64]], rows: CentredRows, mixes_all_classes: bool) -> float:
     """Return the r that the class's steps 1 to 3 describe."""
-    losses = np.concatenate([trial.losses for trial in trials], axis=1)
+    losses = np.concatenate(trials, axis=1)
     means = losses.mean(axis=1)
     # The loss of W = 0 varies with the rows' labels alone; the rest of the error separates the grid points.
     errors = (losses - losses[-1]).std(axis=1) / np.sqrt(losses.shape[1])

@@ -423,8 +423,7 @@ def fit_table(
         raise InvalidInput("columns", width, f"columns of the release's {moments.dim} features")
     if width > LARGEST_TABLE:
         raise InvalidInput("features of the table", width, f"at most {LARGEST_TABLE}: fewer bins or categories")
-    if not all(np.isfinite(part).all() for part in (moments.blocks, moments.cross, moments.label_sums)):
-        raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
+    moments.check_finite()
     arguments = (moments, label_offset, transform, columns, mean_noise_std, free_total, seed)
     rounds = _CLIPPED_ROUNDS if _Fit(*arguments).clips else 0
     total, done = len(_STIFF) * _TRIAL_STEPS + _STEPS + rounds * _AGAIN_STEPS, 0

@@ -145,19 +145,12 @@ class SecondMoments(Released):
 
     def spectrum(self) -> Spectrum:
         """Decompose X'X and take the noise out of its eigenvalues."""
-        # With noise variance t^2 off the diagonal, the best value along the noisy eigenvector i is l_i - 2 t^2 sum_j
-        # (l_i - l_j) / ((l_i - l_j)^2 + (2 t)^2). It is the rotation-invariant estimator for additive Gaussian noise.
-        # The limit's Hilbert transform is smoothed over 2 t (Bun, Allez, Bouchaud and Potters 2016, eq. 6.2).
-        deviation = self.noise_std_second / math.sqrt(2)
-        values, basis = eigh_lower(np.array(self.second, dtype=np.float32, order="F"))
-        noisy = values.astype(np.float64)
-        shrunk = noisy.copy()
-        for start in range(0, len(noisy) if deviation > 0 else 0, _BLOCK):
-            gaps = noisy[start : start + _BLOCK, None] - noisy
-            shrunk[start : start + _BLOCK] -= (
-                2 * deviation**2 * (gaps / (gaps**2 + 4 * deviation**2)).sum(axis=1, dtype=np.float64)
-            )
-        return Spectrum(np.maximum(shrunk, 0.0), basis, 2 * deviation * math.sqrt(self.dim))
+        return spectrum_of(self.second, self.noise_std_second)
+
+    def check_finite(self) -> None:
+        """Raise :class:`InvalidInput` where a released number is none."""
+        if not all(np.isfinite(values).all() for values in self.arrays.values()):
+            raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
 
     @classmethod
     def of(cls, plan: Any, arrays: Arrays) -> Self:
@@ -185,6 +178,23 @@ class ClassSecondMoments(SecondMoments):
     @property
     def blocks(self) -> NDArray[np.float32]:
         return self.class_second
+
+
+def spectrum_of(second: NDArray[np.float32], noise_std: float) -> Spectrum:
+    """Decompose a noisy symmetric matrix, ``noise_std`` on its diagonal, and take the noise out of its eigenvalues."""
+    # With noise variance t^2 off the diagonal, the best value along the noisy eigenvector i is l_i - 2 t^2 sum_j (l_i -
+    # l_j) / ((l_i - l_j)^2 + (2 t)^2). It is the rotation-invariant estimator for additive Gaussian noise. The limit's
+    # Hilbert transform is smoothed over 2 t (Bun, Allez, Bouchaud and Potters 2016, eq. 6.2).
+    deviation = noise_std / math.sqrt(2)
+    values, basis = eigh_lower(np.array(second, dtype=np.float32, order="F"))
+    noisy = values.astype(np.float64)
+    shrunk = noisy.copy()
+    for start in range(0, len(noisy) if deviation > 0 else 0, _BLOCK):
+        gaps = noisy[start : start + _BLOCK, None] - noisy
+        shrunk[start : start + _BLOCK] -= (
+            2 * deviation**2 * (gaps / (gaps**2 + 4 * deviation**2)).sum(axis=1, dtype=np.float64)
+        )
+    return Spectrum(np.maximum(shrunk, 0.0), basis, 2 * deviation * math.sqrt(len(second)))
 
 
 def shares_in_words(plan: Any, beside: Any) -> tuple[str, ...]:

@@ -72,9 +72,6 @@ class MomentsCase(AddRemoveCase[MomentsPlan]):
         """Rows sampled from the released moments add nothing to them."""
         return np.zeros((2, self.trials))
 
-    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
-        return np.zeros(self.trials)
-
     def of_rest(self, engine: Engine) -> Scores:
         gain, parts = super().of_rest(engine)[0], self._parts(engine.beside, engine.transform)
         for part, adds, noise in parts:

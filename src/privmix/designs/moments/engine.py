@@ -67,7 +67,8 @@ class MomentsEngine(SumEngine[SecondMoments]):
         return sample_rows(self.beside, self._plan.label_offset, self._plan.rows, self._sampling())
 
     def _mean(self, tell: Progress) -> NDArray[np.float32] | None:
-        return self._centre(self._plan, lambda: self._clipped_sum(tell), self._streams)
+        clipped_sum = ClippedSum(self._plan.dim)
+        return self._centre(self._plan, lambda: self._passes.over(clipped_sum, tell).total, self._streams)
 
     def _sampling(self) -> np.random.Generator:
         """Return the generator that samples the rows."""
@@ -83,6 +84,10 @@ class MomentsEngine(SumEngine[SecondMoments]):
         sums.release_rows(self._streams, released)
         return sums.released(self._streams, mirrored(released))
 
+    @property
+    def _sums(self) -> type[MomentSums]:
+        return MomentSums
+
     def _summed(self, number: int, tell: Progress) -> MomentSums:
         """Exact sums over all records, X'X in panel ``number``."""
         panels = len(self._panels)
@@ -90,13 +95,7 @@ class MomentsEngine(SumEngine[SecondMoments]):
         def told(stage: str, done: int, total: int) -> None:
             tell(stage, number * total + done, panels * total)
 
-        return self._passes.over(self._pass(self._panels[number]), told)
-
-    def _pass(self, panel: range) -> MomentPass:
-        return MomentPass(self._plan, self.transform, panel)
-
-    def _clipped_sum(self, tell: Progress) -> NDArray[np.float64]:
-        return self._passes.over(ClippedSum(self._plan.dim), tell).total
+        return self._passes.over(MomentPass(self._plan, self.transform, self._panels[number], self._sums), told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +105,11 @@ class MomentPass(Pass["MomentSums"]):
     plan: MomentsPlan
     transform: RecordTransform
     panel: range
+    sums: type[MomentSums]
     stage: ClassVar[str] = "moments"
 
     def empty(self) -> MomentSums:
-        return MomentSums(self.plan, self.panel)
+        return self.sums(self.plan, self.panel)
 
     def add(self, reader: TileReader, index: int, sums: MomentSums, done: Callable[[int], None]) -> None:
         passed = 0
@@ -302,18 +302,8 @@ class ClassMomentsEngine(MomentsEngine):
 
     def _released_moments(self, tell: Progress) -> SecondMoments:
         # The plan limits the matrices to what fits: there are no panels.
-        return self._passes.over(self._pass(range(self._plan.dim)), tell).released(self._streams)
-
-    def _pass(self, panel: range) -> MomentPass:
-        return ClassPass(self._plan, self.transform, panel)
-
-
-@dataclass(frozen=True, eq=False)
-class ClassPass(MomentPass):
-    """Products of records, X'X by class."""
-
-    def empty(self) -> MomentSums:
-        return ClassMomentSums(self.plan)
+        whole = MomentPass(self._plan, self.transform, range(self._plan.dim), ClassMomentSums)
+        return self._passes.over(whole, tell).released(self._streams)
 
 
 class ClassMomentSums(MomentSums):
@@ -321,8 +311,8 @@ class ClassMomentSums(MomentSums):
 
     released_as: ClassVar[type[SecondMoments]] = ClassSecondMoments
 
-    def __init__(self, plan: MomentsPlan) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: MomentsPlan, panel: range | None = None) -> None:
+        super().__init__(plan, panel)
         # Each class's matrix is in Fortran order, BLAS's own.
         self._second: NDArray[Any] = np.zeros((plan.dim, plan.dim, plan.num_classes), np.float64, order="F")
 

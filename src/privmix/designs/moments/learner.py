@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import InvalidInput, check_number
-from privmix.learning.base import LEARNERS, LinearLearner
+from privmix.errors import InvalidInput
+from privmix.learning.base import LEARNERS
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule, drawn_regression
+from privmix.learning.ridge import RidgeLearner
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import regression
 
-AUTO: Final = "auto"
-
 
 @LEARNERS.register
-class SecondMomentsClassifier(LinearLearner):
+class SecondMomentsClassifier(RidgeLearner):
     """Regression of labels on features from X'X and X'Y alone, for releases of design ``moments``.
 
     W ~ (U (L + a) U' + S)^-1 X'Y. U are the eigenvectors of the released X'X, L its eigenvalues with the noise shrunk
@@ -54,9 +53,6 @@ class SecondMomentsClassifier(LinearLearner):
     name: ClassVar[str] = "second-moments"
     reads_rows: ClassVar[bool] = False
 
-    def __init__(self, regularisation: float | str = AUTO) -> None:
-        self.regularisation = regularisation
-
     @property
     def summary(self) -> str:
         return f"regularisation {self.regularisation}"
@@ -66,19 +62,11 @@ class SecondMomentsClassifier(LinearLearner):
         """Return the rule at the regularisation that noise alone asks for."""
         return None if not made_by(plan).released else drawn_regression(plan, model, seed)
 
-    def _check_params(self) -> None:
-        if self.regularisation != AUTO:
-            if isinstance(self.regularisation, str):
-                raise InvalidInput("regularisation", self.regularisation, "'auto' or a number > 0")
-            check_number("regularisation", self.regularisation, low=0, low_open=True)
-
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
         if release.moments is None:
             raise InvalidInput("release", f"design {release.design}", "design moments for this learner")
         moments = release.moments
-        for values in (moments.second, moments.cross, moments.label_sums):
-            if not np.isfinite(values).all():
-                raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
+        moments.check_finite()
         spectrum = moments.spectrum()
         progress("steps", 1, 2)
         added = None

@@ -21,7 +21,7 @@ LARGEST_DIM: Final = 8192
 """Second moments hold dim^2 numbers: beyond this they need more memory and time than a release should."""
 
 # Rows sampled from released moments: enough for any classifier, little enough to carry.
-_SAMPLED_ROWS: Final = 10_000
+SAMPLED_ROWS: Final = 10_000
 # Shares of the budget that a planner tries; if a simulation cannot separate them, the first errs least.
 _LABEL_SHARES: Final = (0.35, 0.5, 0.2, 0.65, 0.1, 0.8, 0.9, 0.95, 0.97)
 _COUNT_SHARES: Final = (0.01, 0.002, 0.03, 0.05)
@@ -62,11 +62,6 @@ class MomentsPlan(SumPlan):
         if self.dim > LARGEST_DIM:
             allowed = f"at most {LARGEST_DIM} features for design {MOMENTS}: `project` makes fewer of them"
             raise InvalidInput("dim", self.dim, allowed)
-
-    @staticmethod
-    def largest_noise(label_share: float, count_share: float) -> float:
-        """Return the most that s times 4^lattice_bits may be: no part's noise then exceeds 2^45 lattice steps."""
-        return 2.0**45 * math.sqrt(min(1 - label_share, label_share) * (1 - count_share))
 
     @property
     def second_noise_multiplier(self) -> float:
@@ -116,6 +111,15 @@ class MomentsPlan(SumPlan):
         )
 
 
+def lattice_bits(setting: Setting, noise_multiplier: float, least_share: float) -> int:
+    """Return the bits of a lattice on which sums of products are exact, where a part has this share of the budget."""
+    # A sum of n products of 2 * bits bits must stay below 2^53; one bit is left for a declared count being low.
+    bits = min(setting.lattice_bits, (52 - setting.records.bit_length()) // 2)
+    # Much noise needs no fine grid, and must stay within what float64 counts exactly: at most 2^45 steps.
+    most = 2.0**45 * math.sqrt(least_share) / noise_multiplier
+    return max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
+
+
 @register
 @described
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class Moments(SumDesign[MomentsPlan]):
     )
     released = "second moments"
     released_as = "privmix.publication.second_moments:SecondMoments"
-    row_law = "privmix.designs.moments.evidence:moments_row_law"
+    row_law = "privmix.audits.evidence:sampled_row_law"
     pure_noises = "privmix.designs.moments.audit:moments_noises"
 
     label_share: Share = option(0.5, "Share of the budget for X'Y (the rest: X'X).")
@@ -149,16 +153,12 @@ class Moments(SumDesign[MomentsPlan]):
     def constants(
         self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
     ) -> dict[str, Any]:
-        # A sum of n products of 2 * bits bits must stay below 2^53; one bit is left for a declared count being low.
-        bits = min(setting.lattice_bits, (52 - setting.records.bit_length()) // 2)
-        # Much noise needs no fine grid, and must stay within what float64 counts exactly.
-        most = MomentsPlan.largest_noise(self.label_share, self.count_share) / noise_multiplier
-        bits = max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
+        least = min(1 - self.label_share, self.label_share) * (1 - self.count_share)
         return {
             "design": self.name,
-            "rows": setting.rows or min(setting.records, _SAMPLED_ROWS),
+            "rows": setting.rows or min(setting.records, SAMPLED_ROWS),
             "noise_multiplier": float(noise_multiplier),
-            "lattice_bits": bits,
+            "lattice_bits": lattice_bits(setting, noise_multiplier, least),
             "label_share": float(self.label_share),
             "count_share": float(self.count_share),
             **setting.shared(centre_noise_multiplier),

@@ -25,19 +25,6 @@ _NODES: Final = 24
 class ReplaceCase(WorstCase[ReleasePlan]):
     """One canary a run, since members of one row depend on each other."""
 
-    @classmethod
-    def of(cls, plan: ReleasePlan) -> ReplaceCase:
-        """Return the case of a plan of design fixed or random-weight."""
-        shared = math.gcd(plan.records, plan.mixup_degree) if plan.kind.averages else 1
-        degree, records = plan.mixup_degree // shared, plan.records // shared
-        names = plan.classes if plan.centred else ("new", "old")
-        reduced = replace(
-            plan, dim=1, classes=names, records=records, mixup_degree=degree, record_rate=degree / records
-        )
-        assert math.isclose(reduced.record_rate, plan.record_rate, rel_tol=1e-12)
-        assert reduced.row_query == plan.row_query
-        return cls(reduced, 1)
-
     @property
     def _feature_of_others(self) -> float:
         return 0.0 if self.plan.centred else -self.plan.clip_norm
@@ -116,4 +103,10 @@ class ReplaceCase(WorstCase[ReleasePlan]):
 
 def replace_case(plan: ReleasePlan) -> ReplaceCase:
     """Worst case of rows of a fixed size; see :func:`privmix.audits.worst_case.worst_case_of`."""
-    return ReplaceCase.of(plan)
+    shared = math.gcd(plan.records, plan.mixup_degree) if plan.kind.averages else 1
+    degree, records = plan.mixup_degree // shared, plan.records // shared
+    names = plan.classes if plan.centred else ("new", "old")
+    reduced = replace(plan, dim=1, classes=names, records=records, mixup_degree=degree, record_rate=degree / records)
+    assert math.isclose(reduced.record_rate, plan.record_rate, rel_tol=1e-12)
+    assert reduced.row_query == plan.row_query
+    return ReplaceCase(reduced, 1)

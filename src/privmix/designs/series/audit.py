@@ -67,7 +67,9 @@ class SeriesCase(MomentsCase):
         del copies
         try:
             key = streams.derive("series").share()
-            engines = list(series_of(self.plan, self.records(present), self._later(), key, make))
+            # Records of every later step are the bystander's.
+            later = PrivateRecords(*self._others())
+            engines = list(series_of(self.plan, self.records(present), later, key, make))
             gain, linear = np.zeros(self.trials), np.zeros(self.trials)
             if self.plan.centred:
                 gain = gain + super(MomentsCase, self).of_rest(engines[0])[0]
@@ -81,11 +83,6 @@ class SeriesCase(MomentsCase):
             return np.stack([gain, linear, np.zeros(self.trials)])
         finally:
             streams.destroy()
-
-    def _later(self) -> PrivateRecords:
-        """Return the records of every later step: the bystander's."""
-        features, labels = self._others()
-        return PrivateRecords(features, labels)
 
     @cached_property
     def _undo(self) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.moments.engine import NOISE_ROWS, MomentPass, MomentsEngine, MomentSums, mirrored
+from privmix.designs.moments.engine import NOISE_ROWS, MomentsEngine, MomentSums, mirrored
 from privmix.designs.series.plan import SeriesPlan
 from privmix.engine.rows import RowBlock
 from privmix.errors import InvalidInput
@@ -62,24 +62,15 @@ class SeriesEngine(MomentsEngine):
         # No secret, but a stream of its own all the same.
         return self._streams.generator("sampled rows", self._plan.step)
 
+    @property
+    def _sums(self) -> type[MomentSums]:
+        return SeriesSums
+
     def _summed(self, number: int, tell: Progress) -> MomentSums:
         sums = super()._summed(number, tell)
         assert isinstance(sums, SeriesSums)
         sums.before = None if self._before is None else self._before.moments
         return sums
-
-    def _pass(self, panel: range) -> MomentPass:
-        return SeriesPass(self._plan, self.transform, panel)
-
-
-@dataclass(frozen=True, eq=False)
-class SeriesPass(MomentPass):
-    """Products of the records of one step, X'X in one panel."""
-
-    plan: SeriesPlan
-
-    def empty(self) -> SeriesSums:
-        return SeriesSums(self.plan, self.panel)
 
 
 class SeriesSums(MomentSums):

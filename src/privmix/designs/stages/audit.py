@@ -13,7 +13,7 @@ from privmix.audits.empty_runs import SIDE, FreshStreams, PureNoise
 from privmix.audits.sums import part_noises
 from privmix.audits.worst_case import AddRemoveCase, EngineFactory, Mask, check_room, real_engine
 from privmix.designs.moments.audit import MomentsCase, moments_noises
-from privmix.designs.stages.engine import ClassScatter, NormCounts, WithinScatter
+from privmix.designs.stages.engine import NormCounts, Scatter
 from privmix.designs.stages.released import norm_bins
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import TwoStagePlan
@@ -34,7 +34,7 @@ def two_stage_noises(plan: TwoStagePlan, samples: int, keys: FreshStreams, make:
     """Yield the noises of the first stage, and of the second stage's release."""
     yield from moments_noises(plan.first, samples, keys, make)
     wide = replace(plan, dim=SIDE, directions=SIDE, channels=1)
-    sums = WithinScatter(wide), NormCounts(wide)
+    sums = Scatter(wide, "within"), NormCounts(wide)
     parts = ("within", "norms")
     yield from part_noises(plan, wide, parts, lambda streams: [one.released(streams) for one in sums], samples, keys)
 
@@ -46,7 +46,7 @@ def three_stage_noises(
     yield from two_stage_noises(plan, samples, keys, make)
     # With this many records each class has all the directions there are.
     wide = replace(plan, dim=SIDE, directions=SIDE, channels=1, records=_MANY)
-    sums = ClassScatter(wide)
+    sums = Scatter(wide, "class_within")
     yield from part_noises(plan, wide, ("class_within",), lambda streams: [sums.released(streams)], samples, keys)
 
 
@@ -61,10 +61,6 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
         """Rows sampled from the first stage's moments add nothing to them."""
         return np.zeros((2, self.trials))
-
-    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
-        """Each query is answered once: :meth:`run` has another search in its place."""
-        return np.zeros(self.trials)
 
     def run(
         self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine, copies: int | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,15 +13,8 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from privmix.designs.moments.engine import MomentsEngine, noisy_symmetric
-from privmix.designs.stages.released import (
-    ResidualMap,
-    ThreeStageMoments,
-    TwoStageMoments,
-    class_map,
-    norm_bins,
-    residual_bound,
-    residual_map,
-)
+from privmix.designs.stages import released as maps
+from privmix.designs.stages.released import ThreeStageMoments, TwoStageMoments
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
 from privmix.engine.passes import Pass, Room
@@ -63,11 +57,11 @@ class TwoStageEngine(MomentsEngine):
         plan, first = self._whole, super()._released_moments(tell)
         before: TwoStageMoments | None = None if self._followed is None else self._followed.beside
         # Map and bound follow from released numbers alone.
-        mapped = residual_map(plan, first) if before is None else before.mapped(plan)
+        mapped = maps.residual_map(plan, first) if before is None else before.mapped(plan)
         residuals = Residuals(self.transform, mapped)
-        norms = self._passes.over(NormPass(plan, residuals), tell).released(self._streams)
-        bound = residual_bound(plan, norms) if before is None else before.bound
-        scatter = self._passes.over(ScatterPass(plan, residuals, bound), tell)
+        norms = self._passes.over(NormPass(residuals, partial(NormCounts, plan)), tell).released(self._streams)
+        bound = maps.residual_bound(plan, norms) if before is None else before.bound
+        scatter = self._passes.over(ScatterPass(residuals, partial(Scatter, plan, "within", bound)), tell)
         arrays = {
             **first.arrays,
             "directions": mapped.directions,
@@ -84,12 +78,12 @@ class Residuals:
     # Small ones are kept between two passes on one machine; others are made again, to the same bits. They are never
     # sent.
 
-    def __init__(self, transform: RecordTransform, mapped: ResidualMap) -> None:
+    def __init__(self, transform: RecordTransform, mapped: maps.ResidualMap) -> None:
         self._transform, self._mapped = transform, mapped
         self._kept: dict[int, list[Residual]] = {}
         self._held = 0
 
-    def __reduce__(self) -> tuple[type[Residuals], tuple[RecordTransform, ResidualMap]]:
+    def __reduce__(self) -> tuple[type[Residuals], tuple[RecordTransform, maps.ResidualMap]]:
         return Residuals, (self._transform, self._mapped)
 
     def __repr__(self) -> str:
@@ -114,48 +108,32 @@ class Residuals:
 
 @dataclass(frozen=True, eq=False)
 class ResidualPass(Pass[Any]):
-    """A pass that sums something of residuals, block by block."""
+    """A pass that adds residuals to new ``sums``, block by block."""
 
-    plan: Any
     residuals: Residuals
+    sums: Callable[[], Any]
 
-    @abstractmethod
-    def add_block(self, sums: Any, block: Residual) -> None:
-        """Add a block of residuals."""
+    def empty(self) -> Any:
+        return self.sums()
 
     def add(self, reader: TileReader, index: int, sums: Any, done: Callable[[int], None]) -> None:
         passed = 0
         for block in self.residuals.of_tile(reader, index):
-            self.add_block(sums, block)
+            sums.add(*block)
             passed += len(block[1])
             done(passed)
 
 
-@dataclass(frozen=True, eq=False)
 class NormPass(ResidualPass):
-    """Counts of residuals by norm."""
-
     stage: ClassVar[str] = "norms"
 
-    def empty(self) -> NormCounts:
-        return NormCounts(self.plan)
 
-    def add_block(self, sums: NormCounts, block: Residual) -> None:
-        sums.add(block[0], block[2])
-
-
-@dataclass(frozen=True, eq=False)
 class ScatterPass(ResidualPass):
-    """Scatter within classes of residuals, clipped to a bound."""
-
-    bound: float
     stage: ClassVar[str] = "scatter"
 
-    def empty(self) -> WithinScatter:
-        return WithinScatter(self.plan)
 
-    def add_block(self, sums: WithinScatter, block: Residual) -> None:
-        sums.add(block[0], self.bound, block[2])
+class ClassPass(ResidualPass):
+    stage: ClassVar[str] = "scatter of classes"
 
 
 class NormCounts:
@@ -173,10 +151,12 @@ class NormCounts:
     def __repr__(self) -> str:
         return "<NormCounts>"
 
-    def add(self, residuals: NDArray[np.float64], weights: RecordWeights | None = None) -> None:
-        """Count (b, r) residuals: each is in one count."""
+    def add(
+        self, residuals: NDArray[np.float64], labels: NDArray[np.int64], weights: RecordWeights | None = None
+    ) -> None:
+        """Count (b, r) residuals of any classes: each is in one count."""
         steps = None if weights is None else np.floor(weights.records * self._one)
-        self._counts += np.bincount(norm_bins(residuals), steps, minlength=len(NORM_EDGES))
+        self._counts += np.bincount(maps.norm_bins(residuals), steps, minlength=len(NORM_EDGES))
 
     def merge(self, other: NormCounts) -> None:
         self._counts += other._counts
@@ -188,37 +168,46 @@ class NormCounts:
         return ((self._counts + noise) / self._one).astype(np.float32)
 
 
-class WithinScatter:
-    """Exact sum of products of clipped residuals on the lattice. Secret.
+class Scatter:
+    """Exact sums of products of clipped residuals on the lattice: of all classes, or of each. Secret.
 
     Formal guarantees:
         * Bounded: every residual is clipped to ``bound``, divided by it and rounded toward zero, here. Any residual
-          therefore adds a matrix of Frobenius norm 1 at most.
+          therefore adds a matrix of Frobenius norm 1 at most. Where each class has its own, it adds to no other.
         * Exact: every sum is an integer below 2^53; more records than that allows raise.
     """
 
-    def __init__(self, plan: TwoStagePlan) -> None:
-        self._plan, self._room = plan, Room(4**plan.lattice_bits)
-        self._sums: NDArray[np.float64] = np.zeros((plan.directions, plan.directions), np.float64, order="F")
+    def __init__(self, plan: TwoStagePlan, part: str, bound: float = 1.0) -> None:
+        self._part, self._bound, self._lattice = plan.part(part), bound, plan.lattice
+        self._room = Room(4**plan.lattice_bits)
+        *classes, axes, _ = self._part.shape
+        self._by_class = bool(classes)
+        self._sums = [np.zeros((axes, axes), np.float64, order="F") for _ in range(math.prod(classes))]
 
     def __repr__(self) -> str:
-        return "<WithinScatter>"
+        return "<Scatter>"
 
-    def add(self, residuals: NDArray[Any], bound: float, weights: RecordWeights | None = None) -> None:
-        """Add (b, r) residuals; for whole persons with the weights of their records."""
+    def add(self, residuals: NDArray[Any], labels: NDArray[np.int64], weights: RecordWeights | None = None) -> None:
+        """Add (b, r) residuals of classes ``labels`` (b,); for whole persons with the weights of their records."""
         self._room.take(len(residuals) if weights is None else weights.persons)
-        clipped = clip_l2(residuals / bound, 1.0)
-        steps = self._plan.lattice.quantise(clipped if weights is None else clipped * weights.roots)
-        self._sums = dsyrk(1.0, steps.T, beta=1.0, c=self._sums, lower=1, overwrite_c=1)
+        clipped = clip_l2(residuals / self._bound, 1.0)
+        steps = self._lattice.quantise(clipped if weights is None else clipped * weights.roots)
+        for number, sums in enumerate(self._sums):
+            own = steps[labels == number] if self._by_class else steps
+            self._sums[number] = dsyrk(1.0, own.T, beta=1.0, c=sums, lower=1, overwrite_c=1)
 
-    def merge(self, other: WithinScatter) -> None:
+    def merge(self, other: Scatter) -> None:
         self._room.take(other._room.taken)
-        self._sums += other._sums
+        for own, more in zip(self._sums, other._sums, strict=True):
+            own += more
 
     def released(self, streams: SecretStreams) -> NDArray[np.float32]:
-        """Add the noise, once, and scale: the only way out of these sums."""
-        part = self._plan.part("within")
-        return noisy_symmetric(self._sums, part.noise_std / part.unit, part.unit, streams, "scatter noise")
+        """(r, r) or (K, r, r) with noise, added once, and scaled: the only way out of these sums."""
+        std, unit = self._part.noise_std / self._part.unit, self._part.unit
+        if not self._by_class:
+            return noisy_symmetric(self._sums[0], std, unit, streams, "scatter noise")
+        purpose = "class scatter noise"
+        return np.stack([noisy_symmetric(one, std, unit, streams, purpose, at) for at, one in enumerate(self._sums)])
 
 
 class ThreeStageEngine(TwoStageEngine):
@@ -239,8 +228,9 @@ class ThreeStageEngine(TwoStageEngine):
     def _released_moments(self, tell: Progress) -> ThreeStageMoments:
         plan, two = self._all, super()._released_moments(tell)
         # The map follows from released numbers alone.
-        mapped = class_map(plan, two) if self._followed is None else self._followed.beside.class_mapped(plan)
-        scatter = self._passes.over(ClassPass(plan, Residuals(self.transform, mapped)), tell)
+        mapped = maps.class_map(plan, two) if self._followed is None else self._followed.beside.class_mapped(plan)
+        sums = partial(Scatter, plan, "class_within")
+        scatter = self._passes.over(ClassPass(Residuals(self.transform, mapped), sums), tell)
         arrays = {
             **two.arrays,
             "class_directions": mapped.directions,
@@ -248,55 +238,3 @@ class ThreeStageEngine(TwoStageEngine):
             "class_within": scatter.released(self._streams),
         }
         return ThreeStageMoments.of(plan, arrays)
-
-
-@dataclass(frozen=True, eq=False)
-class ClassPass(ResidualPass):
-    """The scatter of residuals of each class."""
-
-    stage: ClassVar[str] = "scatter of classes"
-
-    def empty(self) -> ClassScatter:
-        return ClassScatter(self.plan)
-
-    def add_block(self, sums: ClassScatter, block: Residual) -> None:
-        sums.add(*block)
-
-
-class ClassScatter:
-    """Exact sums of products of clipped residuals on the lattice, for each class. Secret.
-
-    Formal guarantees:
-        * Bounded: every residual is clipped to norm 1 and rounded toward zero, here: it adds to the matrix of its class
-          one of Frobenius norm 1 at most, and nothing to the others.
-        * Exact: every sum is an integer below 2^53; more records than that allows raise.
-    """
-
-    def __init__(self, plan: ThreeStagePlan) -> None:
-        self._plan, self._room = plan, Room(4**plan.lattice_bits)
-        axes = plan.class_directions
-        self._sums = [np.zeros((axes, axes), np.float64, order="F") for _ in plan.classes]
-
-    def __repr__(self) -> str:
-        return "<ClassScatter>"
-
-    def add(self, residuals: NDArray[Any], labels: NDArray[np.int64], weights: RecordWeights | None = None) -> None:
-        """Add (b, q) residuals of classes ``labels`` (b,); for whole persons with the weights of their records."""
-        self._room.take(len(residuals) if weights is None else weights.persons)
-        clipped = clip_l2(residuals, 1.0)
-        steps = self._plan.lattice.quantise(clipped if weights is None else clipped * weights.roots)
-        for number in range(self._plan.num_classes):
-            own = steps[labels == number]
-            self._sums[number] = dsyrk(1.0, own.T, beta=1.0, c=self._sums[number], lower=1, overwrite_c=1)
-
-    def merge(self, other: ClassScatter) -> None:
-        self._room.take(other._room.taken)
-        for own, more in zip(self._sums, other._sums, strict=True):
-            own += more
-
-    def released(self, streams: SecretStreams) -> NDArray[np.float32]:
-        """(K, q, q) with noise, added once, and scaled: the only way out of these sums."""
-        part = self._plan.part("class_within")
-        std, purpose = part.noise_std / part.unit, "class scatter noise"
-        noisy = [noisy_symmetric(one, std, part.unit, streams, purpose, at) for at, one in enumerate(self._sums)]
-        return np.stack(noisy)

@@ -10,36 +10,22 @@ orthogonal and are eigenvectors of the released matrix up to a share of its larg
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
-from privmix.audits.evidence import RowLaw
 from privmix.audits.noise_tests import NoiseTest
 from privmix.audits.sums import part_tests
-from privmix.designs.moments.evidence import moments_row_law
-from privmix.designs.stages.released import (
-    LEAST,
-    Axes,
-    Reals,
-    ResidualMap,
-    ThreeStageMoments,
-    TwoStageMoments,
-    class_map,
-    class_scatter,
-    grid_bits,
-    residual_map,
-    weighted,
-)
+from privmix.designs.stages import released
+from privmix.designs.stages.released import ResidualMap, ThreeStageMoments, TwoStageMoments
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.errors import InvalidInput
 
-
-def two_stage_row_law(plan: TwoStagePlan, beside: TwoStageMoments) -> RowLaw:
-    """Return the row law of the first stage, whose moments are sampled."""
-    return moments_row_law(plan.first, beside)
+Single = NDArray[np.float32]
 
 
 def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
@@ -54,33 +40,41 @@ def three_stage_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[
 
 def direction_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
     """Test the second stage's map against the first stage's moments."""
-    axes = Axes.of(plan, moments)
-    found = residual_map(plan, moments, axes)
-    same = _same(found, moments.directions, moments.means)
-    if not same:
-        _check_directions(plan, moments, axes)
-    return [_held("directions from the moments", same, moments.directions, moments.means)]
+    axes = released.Axes.of(plan, moments)
+    found = released.residual_map(plan, moments, axes)
+    check = partial(_check_directions, plan, moments, axes)
+    return [_follows("directions from the moments", found, moments.directions, moments.means, check)]
 
 
 def class_direction_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
     """Test the last stage's map against the second stage's scatter."""
-    same = _same(class_map(plan, moments), moments.class_directions, moments.class_means)
-    if not same:
-        _check_class_directions(plan, moments)
-    return [_held("class directions from the scatter", same, moments.class_directions, moments.class_means)]
+    found, check = released.class_map(plan, moments), partial(_check_class_directions, plan, moments)
+    own = moments.class_directions, moments.class_means
+    return [_follows("class directions from the scatter", found, *own, check)]
 
 
-def _check_directions(plan: TwoStagePlan, moments: TwoStageMoments, axes: Axes) -> None:
+def _follows(name: str, found: ResidualMap, directions: Single, means: Single, check: Callable[[], None]) -> NoiseTest:
+    """Return the test of a map that is ``found`` again, to the bit or else by its definition."""
+    if not (np.array_equal(found.directions, directions) and np.array_equal(found.means, means)):
+        check()
+        name += UP_TO_ROUNDING
+    return NoiseTest(name, directions.size + means.size, 0.0)
+
+
+def _check_directions(plan: TwoStagePlan, moments: TwoStageMoments, axes: released.Axes) -> None:
     what = "released directions"
     stated = moments.directions.astype(np.float64)
     units, _ = eigenvectors(what, stated, axes.matrix, _rounding(stated, plan.lattice_bits))
     variance = np.square(units @ axes.basis) @ axes.variance
     slack = ROUNDING * float(axes.variance.max(initial=0.0))
     agree(f"{what}: their order", variance, axes.variance[axes.kept(plan.directions)], slack)
-    directions, means = weighted(plan, moments, variance, axes.floor, units.T)
+    directions, means = released.weighted(plan, moments, variance, axes.floor, units.T)
     agree(what, stated, directions, ROUNDING * np.abs(directions).max())
     # Means along directions of next to no variance are what is left of two small numbers.
-    ends = [weighted(plan, moments, np.maximum(variance + by, 0.0), axes.floor, units.T)[1] for by in (-slack, slack)]
+    ends = [
+        released.weighted(plan, moments, np.maximum(variance + by, 0.0), axes.floor, units.T)[1]
+        for by in (-slack, slack)
+    ]
     room = np.maximum(*(np.abs(end - means) for end in ends))
     agree("released means", moments.means, means, 4 * room + ROUNDING * np.abs(means).max())
 
@@ -91,28 +85,20 @@ def _check_class_directions(plan: ThreeStagePlan, moments: ThreeStageMoments) ->
     # Directions of the second stage are orthogonal: checked before.
     root = stated @ (before / np.square(before).sum(axis=1, keepdims=True)).T
     agree(what, stated, root @ before, ROUNDING * np.abs(stated).max())
-    scatter, rounding = class_scatter(plan, moments), _rounding(stated, plan.lattice_bits)
+    scatter, rounding = released.class_scatter(plan, moments), _rounding(stated, plan.lattice_bits)
     _, values = eigenvectors(what, root, scatter, rounding)
     most = float(values.max())
     lengths = 1 / (axes * np.square(root).sum(axis=1))
-    agree(f"{what}: their lengths", lengths, np.maximum(values, most * LEAST), 4 * rounding * most)
+    agree(f"{what}: their lengths", lengths, np.maximum(values, most * released.LEAST), 4 * rounding * most)
     agree(f"{what}: their order", values, np.sort(values), ROUNDING * most)
     means = moments.means[:, :axes].astype(np.float64) @ root.T
     agree("released class_means", moments.class_means, means, 4 * rounding * np.abs(means).max())
 
 
-def _rounding(rows: Reals, lattice_bits: int) -> Reals:
+def _rounding(rows: released.Reals, lattice_bits: int) -> released.Reals:
     """(r,) relative: what other machines, and the one grid that all rows lie on, change of each row."""
     lengths = np.linalg.norm(rows, axis=1)
     if not (lengths > 0).all():
         raise InvalidInput("released directions", "nothing but 0", "those that follow from what was released first")
-    step = 2.0 ** -grid_bits(rows, lattice_bits)
+    step = 2.0 ** -released.grid_bits(rows, lattice_bits)
     return np.asarray(ROUNDING + 4 * step * math.sqrt(rows.shape[1]) / lengths)
-
-
-def _same(found: ResidualMap, directions: NDArray[np.float32], means: NDArray[np.float32]) -> bool:
-    return np.array_equal(found.directions, directions) and np.array_equal(found.means, means)
-
-
-def _held(name: str, same: bool, *arrays: NDArray[np.float32]) -> NoiseTest:
-    return NoiseTest(name if same else name + UP_TO_ROUNDING, sum(array.size for array in arrays), 0.0)

@@ -20,7 +20,7 @@ from privmix.learning.spectrum import AdditiveNoise, known_variance
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
-from privmix.publication.second_moments import SecondMoments, eigh_lower
+from privmix.publication.second_moments import eigh_lower, spectrum_of
 
 Reals = NDArray[np.float64]
 
@@ -92,16 +92,7 @@ class TwoStageClassifier(LinearLearner):
         assert drawn.noise.second is not None
         # The map is made of what cleaning leaves of a noisy X'X, not of what the records are like.
         level = float(drawn.noise.second.mean()) * math.sqrt(2)
-        empty = np.zeros(len(drawn.means), np.float32)
-        spectrum = SecondMoments(
-            (records * drawn.noisy).astype(np.float32),
-            np.zeros((axes, len(empty)), np.float32),
-            empty,
-            records=records,
-            noise_std_second=level,
-            noise_std_cross=0.0,
-            noise_std_counts=0.0,
-        ).spectrum()
+        spectrum = spectrum_of((records * drawn.noisy).astype(np.float32), level)
         basis, variance = spectrum.basis.astype(np.float64), np.maximum(spectrum.values / records, np.finfo(float).tiny)
         # The mean of all features' variances, of which those along the axes are what there is.
         floor = _FLOOR * float(variance.sum()) / model.dim
@@ -131,9 +122,7 @@ class TwoStageClassifier(LinearLearner):
         moments = release.beside
         if not isinstance(moments, TwoStageMoments):
             raise InvalidInput("release", f"design {release.design}", "design two-stage for this learner")
-        for values in (moments.within, moments.means, moments.directions, moments.label_sums):
-            if not np.isfinite(values).all():
-                raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
+        moments.check_finite()
         # Residuals were counted in units of their bound.
         unit = moments.bound**2 / moments.records
         values, basis = eigh_lower(np.asarray(moments.within * np.float32(unit), dtype=np.float32, order="F"))
@@ -224,9 +213,6 @@ class ThreeStageClassifier(TwoStageClassifier):
         moments = release.beside
         if not isinstance(moments, ThreeStageMoments):
             raise InvalidInput("release", f"design {release.design}", "design three-stage for this learner")
-        for values in (moments.class_directions, moments.class_means, moments.class_within):
-            if not np.isfinite(values).all():
-                raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
         super()._fit(release, progress)
         axes = len(moments.class_directions)
         counts = moments.class_shares(release.label_offset) * moments.records

@@ -14,7 +14,14 @@ from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.mechanisms.clipping import l2_norms
-from privmix.publication.second_moments import Arrays, SecondMoments, Spectrum, eigh_lower, kronecker_cleaned
+from privmix.publication.second_moments import (
+    Arrays,
+    SecondMoments,
+    Spectrum,
+    eigh_lower,
+    kronecker_cleaned,
+    spectrum_of,
+)
 
 Reals = NDArray[np.float64]
 
@@ -102,7 +109,16 @@ class Axes:
 
     @classmethod
     def of(cls, plan: TwoStagePlan, moments: SecondMoments) -> Axes:
-        matrix, spectrum = _spectrum(plan, moments)
+        matrix = moments.second
+        if plan.channels == 1:
+            spectrum = moments.spectrum()
+        else:
+            # The noise is taken out by the channels' common part first, then by direction.
+            deviation = moments.noise_std_second / math.sqrt(2)
+            matrix = kronecker_cleaned(matrix, plan.channels, deviation)
+            values, basis = eigh_lower(np.array(matrix, order="F"))
+            radius = 2 * deviation * math.sqrt(moments.dim)
+            spectrum = Spectrum(np.maximum(values.astype(np.float64), 0.0), basis, radius)
         variance = spectrum.values / moments.records / plan.final_clip_norm**2
         least = _LEAST * spectrum.ridge / moments.records / plan.final_clip_norm**2
         return cls(matrix, spectrum.basis, variance, max(_FLOOR * float(variance.mean()), least))
@@ -121,10 +137,14 @@ def residual_map(plan: TwoStagePlan, moments: SecondMoments, axes: Axes | None =
     axes = axes or Axes.of(plan, moments)
     kept = axes.kept(plan.directions)
     directions, means = weighted(plan, moments, axes.variance[kept], axes.floor, axes.basis[:, kept].astype(np.float64))
+    return _on_grid(directions, means, plan.lattice_bits)
+
+
+def _on_grid(directions: Reals, means: Reals, lattice_bits: int) -> ResidualMap:
     # The grid is that of slightly larger directions: rounding makes none longer, so the result is on its own grid, too.
-    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
+    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), lattice_bits)
     on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
-    return ResidualMap(on_grid, means.astype(np.float32), plan.lattice_bits)
+    return ResidualMap(on_grid, means.astype(np.float32), lattice_bits)
 
 
 def weighted(
@@ -140,17 +160,6 @@ def weighted(
     # b e / (b e + v)
     means *= share * variance / np.maximum(share * variance + noise, np.finfo(float).tiny)
     return (basis * weights).T, means * weights
-
-
-def _spectrum(plan: TwoStagePlan, moments: SecondMoments) -> tuple[NDArray[np.float32], Spectrum]:
-    """Spectrum of X'X, noise taken out: by the channels' common part if features have channels, then by direction."""
-    if plan.channels == 1:
-        return moments.second, moments.spectrum()
-    deviation = moments.noise_std_second / math.sqrt(2)
-    cleaned = kronecker_cleaned(moments.second, plan.channels, deviation)
-    values, basis = eigh_lower(np.array(cleaned, order="F"))
-    spectrum = Spectrum(np.maximum(values.astype(np.float64), 0.0), basis, 2 * deviation * math.sqrt(moments.dim))
-    return cleaned, spectrum
 
 
 def grid_bits(directions: NDArray[np.float32] | Reals, lattice_bits: int) -> int:
@@ -211,25 +220,13 @@ def class_map(plan: ThreeStagePlan, moments: TwoStageMoments) -> ResidualMap:
     values, basis = eigh_lower(np.asarray(class_scatter(plan, moments), np.float32, order="F"))
     least = float(values[-1]) * LEAST
     root = (basis / np.sqrt(axes * np.maximum(values, least))).T.astype(np.float64)
-    directions = root @ moments.directions[:axes]
-    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
-    on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
-    return ResidualMap(on_grid, (moments.means[:, :axes] @ root.T).astype(np.float32), plan.lattice_bits)
+    return _on_grid(root @ moments.directions[:axes], moments.means[:, :axes] @ root.T, plan.lattice_bits)
 
 
 def class_scatter(plan: ThreeStagePlan, moments: TwoStageMoments) -> Reals:
     """(q, q) T: the scatter within classes along the first q directions, per record, the noise taken out."""
     axes, std = plan.class_directions, plan.within_noise_multiplier
-    nothing = np.zeros((plan.directions, plan.num_classes), np.float32)
-    spectrum = SecondMoments(
-        moments.within,
-        nothing,
-        nothing[0],
-        records=plan.records,
-        noise_std_second=std,
-        noise_std_cross=0.0,
-        noise_std_counts=0.0,
-    ).spectrum()
+    spectrum = spectrum_of(moments.within, std)
     # (q, r): of T = A A' the block is that of its first rows.
     half = spectrum.basis[:axes].astype(np.float64) * np.sqrt(np.maximum(spectrum.values, std))
     return np.asarray(half @ half.T * (moments.bound**2 / plan.records))

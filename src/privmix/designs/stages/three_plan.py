@@ -145,12 +145,8 @@ class ThreeStage(TwoStage):
 
     @classmethod
     def mechanism(cls, plan: TwoStagePlan, multiplier: str) -> str:
-        return (
-            f"Three stages with Gaussian noise, {multiplier} times together what adding one record can change: second "
-            f"moments, cross moments and label sums of all records; then, with directions, class means and a clipping "
-            f"bound that follow from noisy answers alone, the scatter of records about the means of their classes; "
-            f"then, divided by a root of that answer, the same for each class by itself."
-        )
+        two = super().mechanism(plan, multiplier).removesuffix(".")
+        return f"{two}; then, divided by a root of that answer, the same for each class by itself."
 
     @classmethod
     def shown(cls, plan: TwoStagePlan) -> dict[str, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final
 
-from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, Moments, MomentsPlan
+from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, SAMPLED_ROWS, Moments, MomentsPlan, lattice_bits
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Count, Proportion, Share
 from privmix.options import described, option
@@ -17,8 +17,6 @@ from privmix.plans.registry import register
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting, check_channels
 
 TWO_STAGE: Final = "two-stage"
-# Rows sampled from released moments: enough for any classifier, little enough to carry.
-_SAMPLED_ROWS: Final = 10_000
 # Norms are counted in quarters of octaves, 1 being what a record has on average where nothing is noise.
 NORM_EDGES: Final = tuple(2.0 ** (quarter / 4) for quarter in range(-20, 9))
 # Step of the weights of persons' records in counts.
@@ -95,24 +93,16 @@ class TwoStagePlan(SumPlan):
     @property
     def first(self) -> FirstStage:
         """The first stage, mean included, as a plan of its own."""
-        return FirstStage(
-            design=MOMENTS,
-            records=self.records,
-            dim=self.dim,
-            classes=self.classes,
-            rows=self.rows,
-            clip_norm=self.clip_norm,
-            residual_clip_norm=self.residual_clip_norm,
-            noise_multiplier=self.first_noise_multiplier,
-            centre_noise_multiplier=self.centre_noise_multiplier,
-            lattice_bits=self.lattice_bits,
-            records_noise_multiplier=self.records_noise_multiplier,
-            records_declared=self.records_declared,
-            per_person=self.per_person,
-            person_quantile=self.person_quantile,
-            label_share=self.first_label_share,
-            count_share=self.first_count_share,
-        )
+        own = {
+            "design": MOMENTS,
+            "noise_multiplier": self.first_noise_multiplier,
+            "label_share": self.first_label_share,
+            "count_share": self.first_count_share,
+            # The target is that of all queries.
+            "epsilon": None,
+            "delta": None,
+        }
+        return FirstStage(**{**{one.name: getattr(self, one.name) for one in fields(SumPlan)}, **own})
 
     @property
     def queries(self) -> tuple[float, ...]:
@@ -207,7 +197,7 @@ class TwoStage(SumDesign[TwoStagePlan]):
     )
     released = "second moments and scatter within classes"
     released_as = "privmix.designs.stages.released:TwoStageMoments"
-    row_law = "privmix.designs.stages.evidence:two_stage_row_law"
+    row_law = "privmix.audits.evidence:sampled_row_law"
     pure_noises = "privmix.designs.stages.audit:two_stage_noises"
     beside_tests = "privmix.designs.stages.evidence:two_stage_tests"
     # Shares that the planner tries: simulated mixtures like large first stages if noise hides the classes' means.
@@ -236,17 +226,13 @@ class TwoStage(SumDesign[TwoStagePlan]):
     def constants(
         self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
     ) -> dict[str, Any]:
-        # As for moments: exact sums of products of 2 * bits bits, and noise of at most 2^45 of their steps.
-        bits = min(setting.lattice_bits, (52 - setting.records.bit_length()) // 2)
         moments = self.first_share * (1 - self.first_count_share)
         least = min(moments * self.first_label_share, moments * (1 - self.first_label_share), *self.later_shares)
-        most = 2.0**45 * math.sqrt(least) / noise_multiplier
-        bits = max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
         return {
             "design": self.name,
-            "rows": setting.rows or min(setting.records, _SAMPLED_ROWS),
+            "rows": setting.rows or min(setting.records, SAMPLED_ROWS),
             "noise_multiplier": float(noise_multiplier),
-            "lattice_bits": bits,
+            "lattice_bits": lattice_bits(setting, noise_multiplier, least),
             "first_share": float(self.first_share),
             "norm_share": float(self.norm_share),
             "first_label_share": float(self.first_label_share),
@@ -273,9 +259,10 @@ class TwoStage(SumDesign[TwoStagePlan]):
     @classmethod
     def mechanism(cls, plan: TwoStagePlan, multiplier: str) -> str:
         return (
-            f"Two stages with Gaussian noise, {multiplier} times together what adding one record can change: second "
-            f"moments, cross moments and label sums of all records; then, with directions, class means and a clipping "
-            f"bound that follow from noisy answers alone, the scatter of records about the means of their classes."
+            f"{cls.stages.capitalize()} stages with Gaussian noise, {multiplier} times together what adding one record "
+            f"can change: second moments, cross moments and label sums of all records; then, with directions, class "
+            f"means and a clipping bound that follow from noisy answers alone, the scatter of records about the means "
+            f"of their classes."
         )
 
     @classmethod
