@@ -331,14 +331,12 @@ class LinearLearner(ReleaseLearner):
         self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]
 
 
-def check_arrays(
-    arrays: Mapping[str, NDArray[np.float32]], shapes: Mapping[str, tuple[int, ...]], what: str = "model arrays"
-) -> None:
+def check_arrays(arrays: Mapping[str, NDArray[np.float32]], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raise InvalidInput unless ``arrays`` has exactly these names and shapes, in float32, all finite."""
     found = {name: tuple(array.shape) for name, array in arrays.items()}
     if found != dict(shapes):
         wrong = sorted(set(found.items()) ^ set(shapes.items()))
-        raise InvalidInput(what, wrong[0], f"exactly {dict(shapes)}")
+        raise InvalidInput("model arrays", wrong[0], f"exactly {dict(shapes)}")
     for name, array in arrays.items():
         if array.dtype != np.float32 or not np.isfinite(array).all():
-            raise InvalidInput(f"{what}: {name}", str(array.dtype), "finite float32 numbers")
+            raise InvalidInput(f"model arrays: {name}", str(array.dtype), "finite float32 numbers")

@@ -213,7 +213,10 @@ class GeneralizedKLClassifier(ReleaseLearner):
         if self.standardise:
             assert isinstance(network, torch.nn.Sequential)
             network[0].load_state_dict(_columns(release.x))
-        changed = self._augmented(release)
+        which, changed, centre = augmentations(self.augment), None, release.transform.centre
+        if which:
+            shift = None if centre is None else torch.from_numpy(np.asarray(centre, dtype=np.float32))
+            changed = ImageRows(which, tuple(release.input_shape), release.dim, shift)
         watched = None if self._watched is None else _records(release, *self._watched)
         # An expected row holds m labels over m, so one whole offset is what centring took from it.
         targets = torch.from_numpy(np.maximum(release.y + release.label_offset, 0, dtype=np.float32))
@@ -278,13 +281,6 @@ class GeneralizedKLClassifier(ReleaseLearner):
         networks = import_part(_NETWORKS)
         network: Module = networks.built(self.model, facts)
         return torch.nn.Sequential(networks.Standard(facts.dim), network) if self.standardise else network
-
-    def _augmented(self, release: ReleasedDataset) -> ImageRows | None:
-        which, centre = augmentations(self.augment), release.transform.centre
-        if not which:
-            return None
-        shift = None if centre is None else torch.from_numpy(np.asarray(centre, dtype=np.float32))
-        return ImageRows(which, tuple(release.input_shape), release.dim, shift)
 
 
 def _columns(x: NDArray[np.float32]) -> dict[str, torch.Tensor]:

@@ -67,9 +67,10 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
         InvalidInput: a file is damaged or no plain file, the files do not fit together, or come from another version.
     """
     path = Path(folder)
-    found = _read_object(path / _JSON)
-    if found.get("format") != FORMAT:
+    found = read_json(path / _JSON, _JSON)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise StorageError(f"{path / _JSON}: not a privmix model")
+    check_texts(found, _JSON)
     if found.get("schema_version") != SCHEMA_VERSION:
         raise InvalidInput("schema_version", found.get("schema_version"), f"{SCHEMA_VERSION}, which this version reads")
     arrays = _read_weights(path / _WEIGHTS)
@@ -82,7 +83,10 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
     model._restore(arrays, facts)
     model._set_facts(facts)
     model.temperature_ = check_number("temperature", found.get("temperature", 1.0), low=0, low_open=True)
-    model.told_ = _field(found, "class_texts", dict, _are_told) if "class_texts" in found else None
+    if "class_texts" in found:
+        kinds = {**SOURCE, "weight": float}
+        are_told = lambda told: all(isinstance(value, kinds.get(name, ())) for name, value in told.items())  # noqa: E731
+        model.told_ = _field(found, "class_texts", dict, are_told)
     return model
 
 
@@ -103,7 +107,8 @@ def describe_model(model: ReleaseLearner) -> dict[str, Any]:
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
         "learner": model.name,
-        "params": {name: _plain(value) for name, value in model.get_params().items()},
+        # Numbers of NumPy are none of JSON.
+        "params": {k: v.item() if isinstance(v, np.generic) else v for k, v in model.get_params().items()},
         "classes": list(facts.classes),
         "dim": facts.dim,
         "extractor": dict(facts.extractor),
@@ -119,18 +124,6 @@ def describe_model(model: ReleaseLearner) -> dict[str, Any]:
         # Only if there are class texts: models without are unchanged.
         **({} if model.told_ is None else {"class_texts": dict(model.told_)}),
     }
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    found = read_json(path, path.name)
-    if not isinstance(found, dict):
-        raise StorageError(f"{path}: not a privmix model")
-    check_texts(found, path.name)
-    return found
 
 
 def _read_weights(path: Path) -> dict[str, NDArray[Any]]:
@@ -149,7 +142,7 @@ def _facts(found: Mapping[str, Any], centre: NDArray[Any] | None) -> ReleaseFact
     dim = check_integer("dim", found.get("dim"), low=1)
     classes = _field(found, "classes", list, lambda names: names and all(isinstance(name, str) for name in names))
     transform = _field(found, "transform", dict, lambda value: isinstance(value.get("centred"), bool))
-    shape = _field(found, "input_shape", list, lambda sizes: all(_is_size(size) for size in sizes))
+    shape = _field(found, "input_shape", list, lambda sizes: all(type(size) is int and size >= 1 for size in sizes))
     if transform["centred"] != (centre is not None):
         raise InvalidInput("transform.centred", transform["centred"], f"true exactly when weights hold {_CENTRE}")
     if centre is not None:
@@ -173,11 +166,6 @@ def _facts(found: Mapping[str, Any], centre: NDArray[Any] | None) -> ReleaseFact
     )
 
 
-def _are_told(value: Mapping[str, Any]) -> bool:
-    kinds = {**SOURCE, "weight": float}
-    return all(isinstance(found, kinds.get(name, ())) for name, found in value.items())
-
-
 def _field(found: Mapping[str, Any], name: str, kind: type, fits: Callable[[Any], Any]) -> Any:
     value = found.get(name)
     if not isinstance(value, kind) or not fits(value):
@@ -186,7 +174,3 @@ def _field(found: Mapping[str, Any], name: str, kind: type, fits: Callable[[Any]
 
 
 _JSON_KINDS: Final[dict[type, str]] = {dict: "object", list: "array", str: "string"}
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -14,11 +14,7 @@ from privmix.learning.base import ReleaseFacts
 def built(model: str, facts: ReleaseFacts) -> nn.Module:
     if model == "linear":
         return _bare(nn.Linear, facts.dim, len(facts.classes))
-    return _cnn(facts)
-
-
-def _cnn(facts: ReleaseFacts) -> nn.Module:
-    """Li et al. 2022, Table 5: two 5x5 convolutions with max-pooling, three fully connected layers, ReLU between."""
+    # Li et al. 2022, Table 5: two 5x5 convolutions with max-pooling, three fully connected layers, ReLU between.
     shape = facts.input_shape
     fits = len(shape) in (2, 3) and math.prod(shape) == facts.dim and not (shape[0] % 4 or shape[1] % 4)
     if not fits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +82,9 @@ def as_release(
     input_shape: tuple[int, ...] | None = None,
 ) -> ReleasedDataset:
     """Clean records as a learner takes them, NOT PRIVATE: exact second moments, or rows of one record each."""
-    transform = unclipped(features) if transform is None else transform
+    if transform is None:
+        # As long as the longest: nothing is clipped.
+        transform = RecordTransform(float(np.linalg.norm(features, axis=1).max(initial=0.0)) or 1.0)
     offset = 0.0 if transform.centre is None else 1 / len(classes)
     hot = np.eye(len(classes), dtype=np.float32) - np.float32(offset)
     kept = slice(0, len(features) if rows else 1)
@@ -101,10 +103,6 @@ def as_release(
         release_id="without privacy",
         beside=None if rows else _moments(features, labels, hot, transform),
     )
-
-
-def unclipped(features: NDArray[Any]) -> RecordTransform:
-    return RecordTransform(float(np.linalg.norm(features, axis=1).max(initial=0.0)) or 1.0)
 
 
 def _moments(

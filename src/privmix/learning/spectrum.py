@@ -130,20 +130,15 @@ def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0, fineness: F
     weights = _likeliest(points, counts, atoms, law, 2 * scale, fineness.rounds)
     trace = _trace((points + 0.1j * scale).astype(np.complex128), atoms, weights, law, _MANY_STEPS)
     variance, spread = law.along(points, trace, float(weights @ atoms))
-    sound = _rising(variance, counts)
+    # Along eigenvectors the variance rises with the eigenvalue, under both laws. A spectrum that is slightly wrong may
+    # give a lone eigenvalue a variance near 0, by which a learner would divide: neighbours replace it.
+    fitted = scipy.optimize.isotonic_regression(variance, weights=counts).x
+    sound = variance >= fitted - 1e-9 * np.abs(fitted)
     rising = np.maximum.accumulate(variance[sound])
     return KnownVariance(
         np.maximum(np.interp(values, points[sound], rising) - floor, atoms[0] - floor),
         np.maximum(np.interp(values, points[sound], spread[sound]), 0.0),
     )
-
-
-def _rising(variance: Reals, counts: Reals) -> NDArray[np.bool_]:
-    """Mark the points where the variance along eigenvectors rises with the eigenvalue, as under both laws."""
-    # A spectrum that is slightly wrong may give a lone eigenvalue a variance near 0, by which a learner would divide.
-    # Neighbours replace such points.
-    fitted = scipy.optimize.isotonic_regression(variance, weights=counts).x
-    return np.asarray(variance >= fitted - 1e-9 * np.abs(fitted))
 
 
 def _grouped(values: Reals, dim: int, fineness: Fineness) -> tuple[Reals, Reals]:

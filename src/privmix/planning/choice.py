@@ -79,11 +79,6 @@ class Candidate:
         return compared(self.accuracy, self.auc, self.always)
 
     @property
-    def areas(self) -> tuple[float, float, float]:
-        """The area under the curve, and its range."""
-        return (self.auc or 0.0, *self.auc_range)
-
-    @property
     def settings(self) -> dict[str, Any]:
         """Settings of the design, and the projection if there is one."""
         return {**self.config.design.settings(), **({} if self.project is None else {_PROJECT: self.project})}

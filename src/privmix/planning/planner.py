@@ -14,16 +14,7 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning.base import LEARNERS
 from privmix.learning.data_model import DataModel
 from privmix.learning.holdings import ONE_EACH
-from privmix.planning.choice import (
-    DECLARED,
-    PUBLIC,
-    Candidate,
-    LeftOut,
-    PlannerChoice,
-    compared,
-    counted_error,
-    is_model_words,
-)
+from privmix.planning import choice
 from privmix.planning.config import ReleaseConfig
 from privmix.planning.table import TableColumn, TableForecast, forecast_table, listed
 from privmix.plans.plan import Plan
@@ -44,8 +35,8 @@ class PredictedAccuracy:
 
     @property
     def counted(self) -> float:
-        """The figure that designs are compared by."""
-        return compared(self.accuracy, self.auc, self.always)
+        """The figure that designs are choice.compared by."""
+        return choice.compared(self.accuracy, self.auc, self.always)
 
 
 _Found = tuple[ReleaseConfig, Plan, PredictedAccuracy]
@@ -101,12 +92,12 @@ def choose_design(
     delta: float,
     model: DataModel | None = None,
     *,
-    model_words: str = DECLARED,
+    model_words: str = choice.DECLARED,
     curve: bool = True,
     seed: int = 0,
     project: bool = True,
     progress: Progress | None = None,
-) -> PlannerChoice:
+) -> choice.PlannerChoice:
     """Predict every design's accuracy over its settings and choose. Reads no private row."""
     # Every design is tried with fit's learner for it. Options that change the price get a noise of their own each.
     # Options that divide the budget are searched one after the other, from the preferred values on, which stay if the
@@ -117,17 +108,17 @@ def choose_design(
     check_integer("seed", seed, low=0)
     if model is None:
         model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(seed))
-        model_words = DECLARED
+        model_words = choice.DECLARED
     if model.dim != config.dim or len(model.means) != len(config.classes):
         raise InvalidInput("model", (model.dim, len(model.means)), "a model of the release's features and classes")
-    if not is_model_words(model_words):
-        raise InvalidInput("model_words", model_words, f"{DECLARED!r} or '5 {PUBLIC}'")
+    if not choice.is_model_words(model_words):
+        raise InvalidInput("model_words", model_words, f"{choice.DECLARED!r} or '5 {choice.PUBLIC}'")
     if config.per_person is None and model.holdings != ONE_EACH:
         raise InvalidInput("model", model.holdings.counts, "one record each: records are the units, not persons")
-    odds = math.exp(math.hypot(math.log(_UNSURE if model_words == DECLARED else _SURE), 2 * model.doubt))
+    odds = math.exp(math.hypot(math.log(_UNSURE if model_words == choice.DECLARED else _SURE), 2 * model.doubt))
     harder, easier = model.with_odds(1 / odds), model.with_odds(odds)
     edges = [harder, easier]
-    if model_words == DECLARED:
+    if model_words == choice.DECLARED:
         edges += [edge.with_share_odds(factor) for edge in edges for factor in (1 / _APART, _APART)]
     elif model.holdings != ONE_EACH:
         # Persons' records may be as good as equal: each then shows no more than one.
@@ -137,16 +128,18 @@ def choose_design(
         trials += _projections(config, epsilon, delta, model)
     steps = len(trials) + (len(_CURVE) if curve else 0)
     best: dict[str, _Found] = {}
-    refusals: list[tuple[LeftOut, InvalidInput]] = []
+    refusals: list[tuple[choice.LeftOut, InvalidInput]] = []
     for done, (name, trial) in enumerate(trials, start=1):
         try:
             plan = trial.calibrate(epsilon, delta)
         except InvalidInput as refusal:
             why = f"{refusal.field} is to be {refusal.allowed}"
-            refusals.append((LeftOut(name, trial.design.settings(), why), refusal))
+            refusals.append((choice.LeftOut(name, trial.design.settings(), why), refusal))
         else:
             found = _searched(trial, plan, model)
-            if name not in best or _is_better(found, best[name]):
+            # Forecasts of narrower features err by more: these have to do better by a margin.
+            margin = _WIDTH_MARGIN if name in best and plan.dim < best[name][1].dim else 0.0
+            if name not in best or 1 - found[2].counted < (1 - margin) * (1 - best[name][2].counted):
                 best[name] = found
         if progress:
             progress("planning", done, steps)
@@ -154,7 +147,7 @@ def choose_design(
         # Each was refused; the reason is mostly the same.
         raise refusals[0][1]
     ordered = tuple(
-        Candidate(
+        choice.Candidate(
             name,
             chosen,
             plan,
@@ -168,7 +161,7 @@ def choose_design(
             auc_range=_range([value for one in (predicted, *reached) if (value := one.auc) is not None]),
         )
         for name, (chosen, plan, predicted) in sorted(
-            best.items(), key=lambda item: counted_error(item[0], item[1][2].counted)
+            best.items(), key=lambda item: choice.counted_error(item[0], item[1][2].counted)
         )
         for reached in ([predict_accuracy(plan, edge) for edge in edges],)
     )
@@ -188,7 +181,9 @@ def choose_design(
     left_out = tuple(one for one, _ in refusals)
     said = model.holdings.counts if model.holdings != ONE_EACH else None
     shares = tuple(map(float, model.shares)) if model.known_shares else None
-    return PlannerChoice(epsilon, delta, ordered, tuple(shown), curves, model_words, attainable, left_out, said, shares)
+    return choice.PlannerChoice(
+        epsilon, delta, ordered, tuple(shown), curves, model_words, attainable, left_out, said, shares
+    )
 
 
 def _range(values: list[float]) -> tuple[float, float]:
@@ -196,7 +191,7 @@ def _range(values: list[float]) -> tuple[float, float]:
 
 
 def _at(config: ReleaseConfig, epsilon: float, delta: float, model: DataModel) -> float | None:
-    """Return what designs are compared by, by one draw and about the plan's noise; None without a plan."""
+    """Return what designs are choice.compared by, by one draw and about the plan's noise; None without a plan."""
     try:
         plan = config.sketch(epsilon, delta)
     except InvalidInput:
@@ -247,11 +242,6 @@ def _projections(
     errors = [1 - forecast(trial) for _, trial in trials]
     most = (1 + _WIDTH_MARGIN) * min(errors)
     return [next(trial for trial, error in zip(trials, errors, strict=True) if error <= most)]
-
-
-def _is_better(found: _Found, other: _Found) -> bool:
-    margin = _WIDTH_MARGIN if found[1].dim < other[1].dim else 0.0
-    return 1 - found[2].counted < (1 - margin) * (1 - other[2].counted)
 
 
 def _searched(config: ReleaseConfig, plan: Plan, model: DataModel) -> _Found:

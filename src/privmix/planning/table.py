@@ -239,7 +239,11 @@ def _noise(plan: Any, columns: Sequence[TableColumn]) -> tuple[float, float] | N
         return None
     used = len(columns)
     # The share that clipping takes off a record is missing in its cells, too.
-    kept = min(1.0, plan.final_clip_norm / _length(plan, columns))
+    length = 1.0
+    if plan.residual_clip_norm is not None:
+        # Of a record after centring whose columns have uneven shares.
+        length = math.sqrt(max(1 - float(np.mean([np.square(_uneven(one.states)).sum() for one in columns])), _SAME))
+    kept = min(1.0, plan.final_clip_norm / length)
     block = used * plan.noise_std["second"] / plan.records / kept**2
     cross = math.sqrt(used) * plan.noise_std["cross"] / plan.records / kept
     blocks = math.prod(plan.part("second").shape[:-2])
@@ -247,13 +251,6 @@ def _noise(plan: Any, columns: Sequence[TableColumn]) -> tuple[float, float] | N
         return block / math.sqrt(2), cross
     # The diagonals of the classes' matrices count the values in each class, too.
     return block * math.sqrt(blocks / 2), 1 / math.hypot(1 / block, 1 / cross)
-
-
-def _length(plan: Any, columns: Sequence[TableColumn]) -> float:
-    """Length of a record after centring whose columns have uneven shares."""
-    if plan.residual_clip_norm is None:
-        return 1.0
-    return math.sqrt(max(1 - float(np.mean([np.square(_uneven(one.states)).sum() for one in columns])), _SAME))
 
 
 def _uneven(states: int) -> Reals:

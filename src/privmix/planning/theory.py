@@ -46,13 +46,10 @@ class LinearTask:
         check_integer("task dimension", len(self.spectrum), low=1)
 
     @classmethod
-    def isotropic(
-        cls, dim: int, clip_x: float = 1.0, clip_y: float = 1.0, label_noise_ratio: float = 1.0
-    ) -> LinearTask:
-        """Features of norm about ``clip_x``, no favoured direction; targets well inside ``clip_y``, mostly linear."""
+    def isotropic(cls, dim: int) -> LinearTask:
+        """Features of norm about 1, no favoured direction; targets well inside their bound, mostly linear."""
         dim = check_integer("dim", dim, low=1)
-        norm = 0.3 * clip_y * math.sqrt(dim) / clip_x
-        return cls((clip_x**2 / dim,) * dim, norm, 0.1 * clip_y, clip_x, clip_y, label_noise_ratio)
+        return cls((1 / dim,) * dim, 0.3 * math.sqrt(dim), 0.1)
 
     @property
     def dim(self) -> int:
@@ -153,18 +150,14 @@ class DegreeCandidate:
 
 
 @dataclass(frozen=True)
-class MixupDegreeChoice:
+class MixupDegreeChoice(DegreeCandidate):
     """The degree with the least predicted error, next to that of the paper's rate."""
 
-    # published_degree: minimum of DPFMix's Equation 3 under the papers' noise. published_order: n / sqrt(T), Corollary
-    # 3.2. published: the candidate at ``published_degree`` (rounded), at its real noise. All three are comparisons.
+    # published_degree: minimum of DPFMix's Equation 3 under the papers' noise. published: the candidate at that degree
+    # (rounded), at its real noise. Both are comparisons.
 
-    mixup_degree: int
-    noise_multiplier: float
-    error: LinearError
     candidates: tuple[DegreeCandidate, ...]
     published_degree: float
-    published_order: float
     published: DegreeCandidate
 
 
@@ -206,14 +199,10 @@ def best_mixup_degree(
         if found is best or step < 2:
             step = math.sqrt(step)
         best = found
+    candidates = tuple(tried[degree] for degree in sorted(tried))
+    published = evaluate(min(max(round(published_degree), 1), records - 1))
     return MixupDegreeChoice(
-        best.mixup_degree,
-        best.noise_multiplier,
-        best.error,
-        tuple(tried[degree] for degree in sorted(tried)),
-        published_degree,
-        optimal_degree_order(records, rows),
-        evaluate(min(max(round(published_degree), 1), records - 1)),
+        **vars(best), candidates=candidates, published_degree=published_degree, published=published
     )
 
 
