@@ -123,12 +123,12 @@ def test_a_release_that_is_finished_later_uses_its_note_once(
     plan, records = make_plan(rows=30), make_records()
     taken = ledger.reserve("fixed", plan.charge, purpose="release")
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
         # The certificate is there, and what holds it can't be written.
-        broken.setattr("privmix.releases.run.write_certificate", full)
+        broken.setattr("privmix.releases.run.croissant", full)
         with (
             pytest.raises((OSError, StorageError)),
             ReleaseRun(tmp_path / "REL", plan, reservation=ReservationNote(ledger, taken), **FACTS) as run,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough
-from privmix.audits.verdict import Proof, ShownProof
+from privmix.audits.verdict import ShownProof
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Choice, check_fields
 from privmix.mechanisms.plan import MOST_OF_ONE, RECORD, Unit, unit_named
@@ -74,7 +74,7 @@ class CanaryAudit(ShownProof):
         return "canaries" if self.unit == RECORD.one else f"canary {unit_named(self.unit).many}"
 
     @property
-    def proves(self) -> Proof:
+    def proves(self) -> OneRunProof:
         return self.proof
 
     def shown(self) -> tuple[str, Mapping[str, object]]:

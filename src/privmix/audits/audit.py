@@ -13,14 +13,8 @@ from scipy.special import ndtri
 from privmix.accounting.api import epsilon, tradeoff_curve
 from privmix.accounting.base import UnsupportedEvent
 from privmix.accounting.events import Adjacency, Event
-from privmix.audits.bounds import (
-    Rates,
-    Scores,
-    best_rates,
-    epsilon_of_rates,
-    largest_provable,
-    rates_at,
-)
+from privmix.audits import bounds
+from privmix.audits.bounds import Rates, Scores
 from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.audits.looks import Stopping, audit_until
 from privmix.audits.verdict import AuditVerdict
@@ -106,7 +100,7 @@ def judge(
         priced_epsilon=priced_epsilon,
         published_epsilon=published_epsilon(event, delta, adjacency),
         proven_epsilon=proven,
-        largest_provable_epsilon=largest_provable(len(scores.without), delta, share),
+        largest_provable_epsilon=bounds.largest_provable(len(scores.without), delta, share),
         below_curve=below,
         violated=proven > claimed_epsilon or (own_price and below),
         linear_epsilon=_proven(scores.linear_without, scores.linear_present, delta, share),
@@ -115,15 +109,15 @@ def judge(
 
 
 def _proven(without: Scores, present: Scores, delta: float, share: float) -> float:
-    rates = best_rates(without, present, lambda alarm, miss: epsilon_of_rates(alarm, miss, delta), share)
-    return float(epsilon_of_rates(np.array([rates.false_alarm_high]), np.array([rates.miss_high]), delta)[0])
+    rates = bounds.best_rates(without, present, lambda alarm, miss: bounds.epsilon_of_rates(alarm, miss, delta), share)
+    return float(bounds.epsilon_of_rates(np.array([rates.false_alarm_high]), np.array([rates.miss_high]), delta)[0])
 
 
 def _points(scores: AttackScores, share: float) -> tuple[Rates, ...]:
     """Rates along the whole trade-off: thresholds at quantiles of both kinds of scores."""
     shares = np.linspace(0, 1, _POINTS // 2)
     thresholds = np.unique(np.concatenate([np.quantile(scores.without, shares), np.quantile(scores.present, shares)]))
-    return tuple(rates_at(scores.without, scores.present, thresholds, 2 * share))
+    return tuple(bounds.rates_at(scores.without, scores.present, thresholds, 2 * share))
 
 
 @dataclass(frozen=True)
@@ -135,7 +129,7 @@ class Curve:
 
     def excludes(self, without: Scores, present: Scores, alpha: float) -> bool:
         """Whether these scores refute the curve; of a true one that has chance at most ``alpha``."""
-        rates = best_rates(without, present, self._margin, alpha)
+        rates = bounds.best_rates(without, present, self._margin, alpha)
         exact = tradeoff_curve(self.event, [rates.false_alarm_high], adjacency=self.adjacency)[0]
         return bool(rates.miss_high < exact)
 

@@ -65,9 +65,10 @@ class PureNoise:
         )
 
 
-NoisesOf = Callable[[Any, int, "FreshStreams", EngineFactory], Iterator[PureNoise]]
+NOISES: Final = Deferred[Callable[[Any, int, "FreshStreams", EngineFactory], Iterator[PureNoise]]](
+    "pure_noises", "one whose noises are known"
+)
 """The noises of what a plan releases after count and mean."""
-NOISES: Final = Deferred[NoisesOf]("pure_noises", "one whose noises are known")
 
 
 def release_noises(

@@ -50,11 +50,6 @@ class Stopping:
         """Whether only the number of runs decides."""
         return self.seconds is None and self.enough is None
 
-    def enough_by(self, found: AuditVerdict) -> bool:
-        return self.enough is not None and (
-            found.violated or found.proven_epsilon >= self.enough * found.claimed_epsilon
-        )
-
 
 def share_of_look(number: int) -> float:
     """Return the share of the chance of error of look ``number``, from 1."""
@@ -94,7 +89,11 @@ def audit_until(
         found = judge(scores, level, (1 - level) / 2)
         best = found if best is None else _better(best, found)
         best = replace(best, confidence=confidence, looks=number)
-        if found.runs >= runs - 1 or time.monotonic() > until or stopping.enough_by(best):
+        if found.runs >= runs - 1 or time.monotonic() > until:
+            return best
+        if stopping.enough is not None and (
+            best.violated or best.proven_epsilon >= stopping.enough * best.claimed_epsilon
+        ):
             return best
         wanted, number = min(runs, 2 * wanted), number + 1
 

@@ -38,18 +38,15 @@ def part_noises(
                     kept.append(numbers.astype(np.float64))
         return np.zeros(0)
 
-    keys.run(plan.part(parts[0]).words, -(-samples // min(_fewest(wide.part(key)) for key in parts)), one)
+    # Numbers that have noise of one size, of the part that has the fewest.
+    fewest = min(math.prod(part.shape[:-1] if part.symmetric else part.shape) for part in map(wide.part, parts))
+    keys.run(plan.part(parts[0]).words, -(-samples // fewest), one)
     for (key, off_diagonal), numbers in drawn.items():
         part = wide.part(key)
         std = part.noise_std / math.sqrt(2) if off_diagonal else part.noise_std
         name = part.words + (f": {'off ' * off_diagonal}diagonal" if part.symmetric else "")
         noise = PureNoise(name, GAUSSIAN, std, std, part.unit, np.stack(numbers))
         yield of_part(noise, plan, key, off_diagonal=off_diagonal)
-
-
-def _fewest(part: Part) -> int:
-    """Return how many numbers of a part have noise of one size, at least."""
-    return math.prod(part.shape[:-1] if part.symmetric else part.shape)
 
 
 def _entries(part: Part, values: NDArray[np.float32]) -> Iterator[tuple[bool, NDArray[np.float32]]]:

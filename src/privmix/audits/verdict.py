@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from privmix.audits.bounds import Rates
 from privmix.rounding import exact, rounded_down, rounded_up
@@ -16,28 +16,13 @@ LINEAR: Final = "linear statistic, which knows neither rates nor noise"
 """The weaker attack."""
 
 
-class Proof(Protocol):
-    """A claim, and the bound that an attack proves."""
-
-    @property
-    def claimed_epsilon(self) -> float: ...
-    @property
-    def proven_epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def confidence(self) -> float: ...
-    @property
-    def violated(self) -> bool: ...
-
-
 class ShownProof(Shown):
     """An audit that shows its claim next to the proven bound."""
 
     @property
     @abstractmethod
-    def proves(self) -> Proof:
-        """The proof that is shown."""
+    def proves(self) -> Any:
+        """What has the claim, and the bound that an attack proves, as :class:`AuditVerdict` has them."""
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         proof = self.proves
@@ -92,7 +77,7 @@ class AuditVerdict(ShownProof):
     looks: int = 1
 
     @property
-    def proves(self) -> Proof:
+    def proves(self) -> Any:
         return self
 
     def shown(self) -> tuple[str, Mapping[str, object]]:

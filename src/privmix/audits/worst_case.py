@@ -42,6 +42,10 @@ EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine]
 
 P = TypeVar("P", bound=BasePlan)
 Mask = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+MOST_TRIALS: Final = 64
+"""Canaries of a run, at most."""
 
 LONG: Final = 4.0
 """Length of a canary before clipping, in clipping bounds: one that is not clipped shows."""
@@ -178,7 +182,9 @@ def attack(
 
     found: tuple[list[Scores], list[Scores]] = ([], [])
     done = 0
-    for present, scores in _in_order(one, first, engines, workers or _workers(case.plan), until):
+    # Small runs are mostly Python's own work, of which one thread does as much as several, with less waiting.
+    small = case.plan.rows * (case.plan.dim + case.plan.num_classes) <= _SMALL
+    for present, scores in _in_order(one, first, engines, workers or (1 if small else cores()), until):
         for side in (0, 1):
             found[side].append(scores[:, present == bool(side)])
         done = min(runs, done + case.trials)
@@ -188,11 +194,6 @@ def attack(
     half = min(runs // 2, *(side.shape[1] for side in sides))
     absent, there = (side[:, :half] for side in sides)
     return AttackScores(absent[0], there[0], absent[1], there[1], absent[2], there[2])
-
-
-def _workers(plan: Plan) -> int:
-    # Small runs are mostly Python's own work, of which one thread does as much as several, with less waiting.
-    return 1 if plan.rows * (plan.dim + plan.num_classes) <= _SMALL else cores()
 
 
 def _in_order(
@@ -252,12 +253,6 @@ def check_room(plan: Plan) -> None:
     """Raise unless the plan's clipping allows for a canary that is clipped."""
     if plan.centred and plan.final_clip_norm > 0.9 * plan.clip_norm:
         raise InvalidInput("residual_clip_norm", plan.final_clip_norm, "at most 0.9 of clip_norm for an audit")
-
-
-Indices = NDArray[np.int64]
-
-
-MOST_TRIALS: Final = 64
 
 
 def label_overlap(plan: Plan) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from privmix.accounting.events import Adjacency
@@ -50,14 +50,8 @@ class AssessedFacts:
     right: str | None = None
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One question; an empty text means that there is nothing to state."""
-
-    question: str
-    holds: str
-    does_not: str
-    unknown: str
+Answer = tuple[str, str, str, str]
+"""One question and the texts about it, as :data:`COLUMNS`; an empty text means that there is nothing to state."""
 
 
 def assess(facts: AssessedFacts) -> list[dict[str, str]]:
@@ -76,10 +70,20 @@ def assess(facts: AssessedFacts) -> list[dict[str, str]]:
         _side_channels(facts),
         _trust(facts),
         _collection(facts),
-        _tuning(facts),
-        _post_processing(facts),
+        (
+            "Settings and tuning",
+            facts.settings,
+            "Settings found by trying them on the same records, in other runs, cost privacy that is not counted here.",
+            "Whether that was done.",
+        ),
+        (
+            "Post-processing",
+            "Whatever is computed from these files alone costs no further privacy, however often.",
+            "Results of tests on the private records, and other uses of them, are not covered.",
+            "",
+        ),
     )
-    return [asdict(answer) for answer in made]
+    return [dict(zip(_NAMES, answer, strict=True)) for answer in made]
 
 
 def markdown(assessment: Sequence[Mapping[str, str]]) -> str:
@@ -102,35 +106,27 @@ def as_rows(assessment: Any) -> list[tuple[str, str, str, str]]:
 
 
 def _unit(facts: AssessedFacts) -> Answer:
-    present = facts.adjacency is Adjacency.ADD_REMOVE
-    if facts.unit.per_person is not None:
-        return _persons(facts, present)
-    holds = "One record: whether it is in the data." if present else "One record: what it says."
-    if facts.count == "private":
-        holds += f" The number of records is hidden too; {facts.records} is a private estimate."
-    elif facts.count == "declared":
-        holds += f" {facts.records} is a declared figure; the real number of records is not used."
-    gone = f"The number of records, {facts.records}, is published." if facts.count == "public" else ""
-    if not present:
-        gone += " That a record is in the data at all is not hidden."
-    gone += " Someone with k records is protected by k times the epsilon, at a delta more than k times as large."
-    return Answer("Unit of privacy", holds, gone.strip(), "How many records one person has in the data.")
-
-
-def _persons(facts: AssessedFacts, present: bool) -> Answer:
-    holds = "One person, with all of their records: "
-    holds += "whether they are in the data." if present else "what their records say."
+    present, unit = facts.adjacency is Adjacency.ADD_REMOVE, facts.unit
+    if unit.per_person is not None:
+        holds = "One person, with all of their records: "
+        holds += "whether they are in the data." if present else "what their records say."
+        unused = "neither the real number of persons nor of records is used"
+        group = "What a household or another group of k persons has in common is protected by k times the epsilon."
+        unknown = "Whether identifiers name each person once. How many records a person has plays no part."
+    else:
+        holds = "One record: whether it is in the data." if present else "One record: what it says."
+        unused = "the real number of records is not used"
+        group = "Someone with k records is protected by k times the epsilon, at a delta more than k times as large."
+        unknown = "How many records one person has in the data."
     if facts.count == "private":
         estimated = f"what they weigh together, {facts.records}," if facts.weighed else f"{facts.records}"
-        holds += f" The number of persons is hidden too; {estimated} is a private estimate."
+        holds += f" The number of {unit.many} is hidden too; {estimated} is a private estimate."
     elif facts.count == "declared":
-        holds += f" {facts.records} is a declared figure; neither the real number of persons nor of records is used."
-    gone = f"The number of persons, {facts.records}, is published." if facts.count == "public" else ""
+        holds += f" {facts.records} is a declared figure; {unused}."
+    gone = f"The number of {unit.many}, {facts.records}, is published." if facts.count == "public" else ""
     if not present:
-        gone += " That a person is in the data at all is not hidden."
-    gone += " What a household or another group of k persons has in common is protected by k times the epsilon."
-    unknown = "Whether identifiers name each person once. How many records a person has plays no part."
-    return Answer("Unit of privacy", holds, gone.strip(), unknown)
+        gone += f" That a {unit.one} is in the data at all is not hidden."
+    return "Unit of privacy", holds, f"{gone} {group}".strip(), unknown
 
 
 def _parameters(facts: AssessedFacts) -> Answer:
@@ -160,7 +156,7 @@ def _parameters(facts: AssessedFacts) -> Answer:
             many = facts.unit.many
             named = "Delta" if facts.right else f"{gone} That"
             gone = f"{named} is not below 1 in the number of {many}: whole {many} might be shown."
-    return Answer("Privacy parameters", holds, gone, "Whether that is enough for these people: the owner decides.")
+    return ("Privacy parameters", holds, gone, "Whether that is enough for these people: the owner decides.")
 
 
 def _mechanism(facts: AssessedFacts) -> Answer:
@@ -168,7 +164,7 @@ def _mechanism(facts: AssessedFacts) -> Answer:
     unknown = f"That these {made} came from running this plan: no check of the files can show that."
     if facts.key_with is not None:
         unknown += " Beside the records the sealed key shows it."
-    return Answer("Mechanism and noise", facts.mechanism, "", unknown)
+    return ("Mechanism and noise", facts.mechanism, "", unknown)
 
 
 def _composition(facts: AssessedFacts) -> Answer:
@@ -182,18 +178,18 @@ def _composition(facts: AssessedFacts) -> Answer:
         gone = "Uses of the same records that were not charged to that ledger."
     else:
         gone = "No ledger was used: other releases and models of the same records add to this."
-    return Answer("Composition and budget", holds, gone, unknown)
+    return ("Composition and budget", holds, gone, unknown)
 
 
 def _bias(facts: AssessedFacts) -> Answer:
     gone = " ".join(facts.bias)
     if not facts.reads_records:
-        return Answer("Bias and utility", "There is no noise.", gone, "How each group fares: test by group.")
+        return ("Bias and utility", "There is no noise.", gone, "How each group fares: test by group.")
     gone += (
         " The same noise falls on all: small classes and small groups are served worse than large ones, and no "
         "accuracy is promised for any."
     )
-    return Answer(
+    return (
         "Bias and utility",
         "The noise has mean zero and a published size, so that its effect can be computed.",
         gone,
@@ -204,9 +200,9 @@ def _bias(facts: AssessedFacts) -> Answer:
 
 def _side_channels(facts: AssessedFacts) -> Answer:
     if not facts.reads_records:
-        return Answer("Side channels", facts.digits, "", "")
+        return ("Side channels", facts.digits, "", "")
     source = "a seed, which is no secret" if facts.insecure_seed else "a cryptographic generator under a secret key"
-    return Answer(
+    return (
         "Side channels",
         f"{facts.digits} Randomness comes from {source}.",
         f"{facts.digits_left} Running time, memory and disks of the machine that made it are not protected.",
@@ -218,7 +214,7 @@ def _trust(facts: AssessedFacts) -> Answer:
     if not facts.reads_records:
         holds = "No private record was needed: whoever has the public data can make this."
         unknown = "Whether the public data hold private records. Who made this, unless it is signed."
-        return Answer("Trust model", holds, "", unknown)
+        return ("Trust model", holds, "", unknown)
     gone = "Whoever ran it saw the records. Attackers with unbounded computing power could break the generator."
     unknown = "That the key of the noise was secret and is gone. Who made this, unless it is signed."
     if facts.key_with is not None:
@@ -233,7 +229,7 @@ def _trust(facts: AssessedFacts) -> Answer:
             "off all the noise."
         )
         unknown = "That the key of the noise is secret, and gone in the end. Who made this, unless it is signed."
-    return Answer(
+    return (
         "Trust model",
         "Central: the owner of the records adds the noise; whoever receives this need not be trusted.",
         gone,
@@ -243,28 +239,10 @@ def _trust(facts: AssessedFacts) -> Answer:
 
 def _collection(facts: AssessedFacts) -> Answer:
     public = f" Taken as public and not protected: {', '.join(sorted(facts.public_data))}." if facts.public_data else ""
-    return Answer(
+    return (
         "Data collection and access",
         "No raw record is in any file here.",
         "The raw records stay where they were: nothing here limits who reads them or how long they are kept." + public,
         "How the records were collected, with what consent, and whom they leave out. Whether the feature extractor was "
         "made without them.",
-    )
-
-
-def _tuning(facts: AssessedFacts) -> Answer:
-    return Answer(
-        "Settings and tuning",
-        facts.settings,
-        "Settings found by trying them on the same records, in other runs, cost privacy that is not counted here.",
-        "Whether that was done.",
-    )
-
-
-def _post_processing(facts: AssessedFacts) -> Answer:
-    return Answer(
-        "Post-processing",
-        "Whatever is computed from these files alone costs no further privacy, however often.",
-        "Results of tests on the private records, and other uses of them, are not covered.",
-        "",
     )

@@ -13,30 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
+from privmix import fields
 from privmix.accounting.base import PrivacyCost
 from privmix.accounting.events import Adjacency, event_from_dict, event_to_dict
 from privmix.accounting.filters import LEDGER_MODES
 from privmix.certificate.about import check_about
 from privmix.certificate.assessment import as_rows
 from privmix.errors import InvalidInput, check_choice
-from privmix.fields import (
-    Amount,
-    By,
-    Checked,
-    Choice,
-    Count,
-    Digest,
-    Fraction,
-    Switch,
-    Text,
-    Whole,
-    Words,
-    before,
-    check_version,
-    names_of,
-    read,
-    used,
-)
 from privmix.mechanisms.plan import Plan, Unit, relation_of, unit_of, unit_of_stored
 from privmix.packages import package_version
 from privmix.rounding import exact, rounded_up
@@ -62,23 +45,23 @@ _SLACK: Final = 1e-6
 
 
 @dataclass(frozen=True)
-class Promise(Checked):
+class Promise(fields.Checked):
     """The guarantee: :meth:`privmix.accounting.PrivacyCost.to_dict`; epsilon None: no guarantee."""
 
-    epsilon: Amount | None
-    delta: Fraction
-    adjacency: Annotated[str, Choice(*(one.value for one in Adjacency))]
-    accountant: Words
+    epsilon: fields.Amount | None
+    delta: fields.Fraction
+    adjacency: Annotated[str, fields.Choice(*(one.value for one in Adjacency))]
+    accountant: fields.Words
     is_upper_bound: bool
 
 
 @dataclass(frozen=True)
-class File(Checked):
+class File(fields.Checked):
     """A file that a certificate is about."""
 
-    file: Words
-    rows: Annotated[int, Whole(0, MOST_ROWS)]
-    sha256: Digest
+    file: fields.Words
+    rows: Annotated[int, fields.Whole(0, MOST_ROWS)]
+    sha256: fields.Digest
 
 
 def _check_versions(name: str, versions: Any) -> None:
@@ -89,7 +72,7 @@ def _check_versions(name: str, versions: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommonFields(Checked):
+class CommonFields(fields.Checked):
     """The shape of a certificate's fields; verification checks their meaning. Patterns match whole texts."""
 
     # of: the kind, empty for any. file_names: names of its files are not joined blindly to a folder.
@@ -97,21 +80,21 @@ class CommonFields(Checked):
     of: ClassVar[str] = ""
     file_names: ClassVar[re.Pattern[str]] = re.compile(".*", re.DOTALL)
 
-    schema_version: Count
-    kind: Annotated[str, Choice(RELEASE, MODEL)]
-    id: Annotated[str, Text("[0-9a-f]{32}", "32 hexadecimal digits")]
+    schema_version: fields.Count
+    kind: Annotated[str, fields.Choice(RELEASE, MODEL)]
+    id: Annotated[str, fields.Text("[0-9a-f]{32}", "32 hexadecimal digits")]
     guarantee: Promise
     plan: dict[str, Any]
     event: dict[str, Any]
-    insecure_seed: Switch
-    in_ledger: Annotated[str, Choice(*LEDGER_MODES)]
-    warnings: tuple[Words, ...]
-    statements: tuple[Words, ...]
-    assessment: Annotated[list[Any], By(lambda _, answers: as_rows(answers), [1], {})]
+    insecure_seed: fields.Switch
+    in_ledger: Annotated[str, fields.Choice(*LEDGER_MODES)]
+    warnings: tuple[fields.Words, ...]
+    statements: tuple[fields.Words, ...]
+    assessment: Annotated[list[Any], fields.By(lambda _, answers: as_rows(answers), [1], {})]
     files: tuple[File, ...]
-    versions: Annotated[dict[str, Any], By(_check_versions, {}, [])]
-    about: Annotated[dict[str, Any] | None, By(check_about, {}, {"owner": 1})] = used(None)
-    content_sha256: Words
+    versions: Annotated[dict[str, Any], fields.By(_check_versions, {}, [])]
+    about: Annotated[dict[str, Any] | None, fields.By(check_about, {}, {"owner": 1})] = fields.used(None)
+    content_sha256: fields.Words
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -286,16 +269,17 @@ def parse_certificate(content: bytes, kind: type[CommonFields] = CommonFields) -
     found = parse_json(content, "certificate")
     if not isinstance(found, dict):
         raise InvalidInput("certificate", type(found).__name__, "its fields, by name")
-    version = check_version("certificate schema_version", found.get("schema_version"), FIRST_VERSION, SCHEMA_VERSION)
+    stated, name = found.get("schema_version"), "certificate schema_version"
+    version = fields.check_version(name, stated, FIRST_VERSION, SCHEMA_VERSION)
     if found.get("content_sha256") != content_hash(found):
         # The file's own hash shows an edit; a signature shows who made the file.
         allowed = "the file as it was made: its content_sha256 is of other content"
         raise InvalidInput(CERTIFICATE_FILE, "a file that was edited after it was made", allowed)
     check_texts(found, "certificate")
     check_choice("certificate kind", found.get("kind"), (kind.of,) if kind.of else (RELEASE, MODEL))
-    known = names_of(kind)
-    read(kind, found if kind.of else {name: found[name] for name in known if name in found}, "certificate", version)
-    return Certificate(found, before(kind, version))
+    known = found if kind.of else {name: found[name] for name in fields.names_of(kind) if name in found}
+    fields.read(kind, known, "certificate", version)
+    return Certificate(found, fields.before(kind, version))
 
 
 def check_guarantee(certificate: Mapping[str, Any], plan: Plan) -> PrivacyCost:

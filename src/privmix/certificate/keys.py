@@ -10,17 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    KeySerializationEncryption,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
 
 from privmix.errors import InvalidInput, PrivmixError, StorageError
 from privmix.untrusted import open_plain, read_plain
@@ -43,10 +34,11 @@ class PublicPem:
     @property
     def key_id(self) -> str:
         """SHA-256 of the key in DER form, as by ``openssl pkey -pubin -in KEY -outform DER | sha256sum``."""
-        return hashlib.sha256(self._key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+        content = self._key.public_bytes(pem.Encoding.DER, pem.PublicFormat.SubjectPublicKeyInfo)
+        return hashlib.sha256(content).hexdigest()
 
     def to_pem(self) -> bytes:
-        return bytes(self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+        return bytes(self._key.public_bytes(pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo))
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -54,7 +46,7 @@ class PublicPem:
         if any(mark in content for mark in _PRIVATE_MARKS):
             raise InvalidInput("key", path.name, f"{cls.words}; this is a private one: keep it to yourself")
         try:
-            key = load_pem_public_key(content) if content.lstrip().startswith(_PUBLIC_MARK) else None
+            key = pem.load_pem_public_key(content) if content.lstrip().startswith(_PUBLIC_MARK) else None
         except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, cls.kind):
@@ -90,8 +82,8 @@ class PrivatePem(ABC):
         Formal guarantees:
             * the file has mode 0600 from its first byte on, and nothing that was there is replaced or followed.
         """
-        lock: KeySerializationEncryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
-        _write_new(path, self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock), 0o600)
+        lock: Any = pem.BestAvailableEncryption(passphrase) if passphrase else pem.NoEncryption()
+        _write_new(path, self._key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, lock), 0o600)
 
     @classmethod
     def read(cls, path: Path, passphrase: bytes | None = None) -> Self:
@@ -105,7 +97,7 @@ class PrivatePem(ABC):
             allowed = "a passphrase, since the key has one" if is_locked(content) else "none: this key has none"
             raise InvalidInput("passphrase", "one" if passphrase else "none", allowed)
         try:
-            key = load_pem_private_key(content, passphrase or None)
+            key = pem.load_pem_private_key(content, passphrase or None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             allowed = "the key's passphrase, and an undamaged file" if passphrase else cls.words
             raise InvalidInput("key", path.name, allowed) from None

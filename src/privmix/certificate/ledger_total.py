@@ -9,27 +9,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from privmix import __version__
+from privmix import __version__, fields
 from privmix.accounting.events import Adjacency
 from privmix.certificate.keys import PrivateKey, PublicKey
 from privmix.certificate.statement import Statement
 from privmix.errors import InvalidInput, StorageError
-from privmix.fields import (
-    Amount,
-    By,
-    Choice,
-    Digest,
-    Fraction,
-    Line,
-    Number,
-    Positive,
-    Text,
-    Whole,
-    check_fields,
-    read,
-    stored,
-    used,
-)
 from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.rounding import exact, rounded_down, rounded_up
@@ -45,9 +29,9 @@ MOST_RESULTS: Final = 1000
 _MOST_BYTES: Final = 2**20
 _MOST_CHARGES: Final = 10**9
 _DIGITS: Final = 6
-_LINE: Final = Line(LONGEST, trimmed=False)
+_LINE: Final = fields.Line(LONGEST, trimmed=False)
 _Line = Annotated[str, _LINE]
-_Charges = Annotated[int, Whole(0, _MOST_CHARGES)]
+_Charges = Annotated[int, fields.Whole(0, _MOST_CHARGES)]
 _NAME: Final = "ledger statement"
 _WRITTEN: Final = "a statement as privmix ledger statement writes it"
 
@@ -63,7 +47,7 @@ class Outcomes:
     results: tuple[_Line, ...] = ()
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        fields.check_fields(self)
         if len(self.results) != min(self.committed, MOST_RESULTS):
             raise InvalidInput(f"{_NAME} results", len(self.results), "one a committed charge, the newest 1,000")
 
@@ -86,24 +70,24 @@ class LedgerTotal:
     # by the owner's word (None for any number).
 
     dataset: _Line
-    epsilon: Positive
-    delta: Fraction
-    adjacency: Annotated[str, Choice(*(one.value for one in Adjacency))]
-    mode: Annotated[str, Choice(*MODES)]
-    spent: Amount
-    left: Amount
-    charges: Mapping[str, Annotated[int, Whole(1, _MOST_CHARGES)]]
-    date: Annotated[str, By(lambda _, date: _check_moment(date), "", "2026-01-31", 1)]
-    digest: Digest
-    filter: Annotated[str, Choice(*FILTERS)] | None = None
-    share: Annotated[float, Number(0, 1 + 1e-5)] | None = None
+    epsilon: fields.Positive
+    delta: fields.Fraction
+    adjacency: Annotated[str, fields.Choice(*(one.value for one in Adjacency))]
+    mode: Annotated[str, fields.Choice(*MODES)]
+    spent: fields.Amount
+    left: fields.Amount
+    charges: Mapping[str, Annotated[int, fields.Whole(1, _MOST_CHARGES)]]
+    date: Annotated[str, fields.By(lambda _, date: _check_moment(date), "", "2026-01-31", 1)]
+    digest: fields.Digest
+    filter: Annotated[str, fields.Choice(*FILTERS)] | None = None
+    share: Annotated[float, fields.Number(0, 1 + 1e-5)] | None = None
     outcomes: Outcomes | None = None
-    unit: Annotated[str, Choice(*UNITS)] = UNITS[0]
-    tool: Annotated[str, Text(r"privmix [\w.+-]{1,40}", "privmix and its version")] = f"privmix {__version__}"
-    most_per_person: Annotated[int, Whole(1, _MOST_CHARGES)] | None = used(None)
+    unit: Annotated[str, fields.Choice(*UNITS)] = UNITS[0]
+    tool: Annotated[str, fields.Text(r"privmix [\w.+-]{1,40}", "privmix and its version")] = f"privmix {__version__}"
+    most_per_person: Annotated[int, fields.Whole(1, _MOST_CHARGES)] | None = fields.used(None)
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        fields.check_fields(self)
         if self.most_per_person is not None and self.unit != UNITS[1]:
             raise InvalidInput(f"{_NAME} most_per_person", self.most_per_person, "none where records are the units")
         # A little may have been spent above the budget by rounding up; never less than what is not left.
@@ -137,7 +121,7 @@ class LedgerTotal:
         return sum(self.charges.values())
 
     def to_dict(self) -> dict[str, Any]:
-        own = stored(self)
+        own = fields.stored(self)
         unit, outcomes = own.pop("unit"), own.pop("outcomes")
         return {**own, "unit": unit, "outcomes": outcomes}
 
@@ -152,7 +136,7 @@ class LedgerTotal:
         subject, content = statement.parts(TOTAL_TYPE, _NAME)
         if "unit" not in content or "digest" in content:
             raise InvalidInput(_NAME, "other fields", _WRITTEN)
-        found = read(cls, {**content, "digest": next(iter(subject.values()), None)}, _NAME)
+        found = fields.read(cls, {**content, "digest": next(iter(subject.values()), None)}, _NAME)
         # Numbers of another spelling, or fields of another version, could carry anything else.
         if found.statement().payload != statement.payload:
             raise InvalidInput(_NAME, "another form", _WRITTEN)

@@ -4,31 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final
 
 from privmix.accounting.events import Event
 from privmix.errors import InvalidInput, check_choice
 from privmix.fields import Checked, Digest, Text, read
 from privmix.mechanisms.plan import Plan
-
-
-class ReservingLedger(Protocol):
-    """A ledger, as :class:`privmix.ledger.ledger.Ledger` is one."""
-
-    def charged(self, reservation: Any) -> Event:
-        """Return the event that the reservation paid for; raises unless it is in the books and not committed yet."""
-
-    def mode(self, name: str) -> str:
-        """How the budget of that dataset counts: planned or adaptive."""
-
-
-class Reserved(Protocol):
-    """Budget that was taken, as :class:`privmix.ledger.ledger.Reservation` is."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def dataset(self) -> str: ...
 
 
 @dataclass(frozen=True, init=False)
@@ -50,7 +31,8 @@ class ReservationNote:
     mode: str
     event: Event
 
-    def __init__(self, ledger: ReservingLedger, reservation: Reserved) -> None:
+    def __init__(self, ledger: Any, reservation: Any) -> None:
+        """Take a :class:`privmix.ledger.ledger.Ledger` and the reservation that it gave."""
         if isinstance(ledger, str) or isinstance(reservation, str):
             raise InvalidInput("reservation", "a text", "an open ledger and the reservation that it gave")
         object.__setattr__(self, "event", ledger.charged(reservation))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from privmix.accounting.base import PrivacyCost
 from privmix.certificate.certificate import Certificate
@@ -19,33 +19,13 @@ COUNT_UNCHECKED: Final = "that the record count is what it says, and that each p
 _PERSONS_UNCHECKED: Final = "that the number of persons is what it says, and that each has an identifier of their own"
 
 
-class NoiseFinding(Protocol):
-    """A passed test of released numbers for the certified noise."""
-
-    # lowest, caught: shares of the certified noise, found and refused; false_alarm: bound for an honest release.
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def tests(self) -> int: ...
-    @property
-    def lowest(self) -> float | None: ...
-    @property
-    def caught(self) -> float | None: ...
-    @property
-    def false_alarm(self) -> float: ...
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-
-
 @dataclass(frozen=True, repr=False)
 class Verification(Shown):
     """The results of passed checks; a failed check raises."""
 
-    # unchecked: in words; tests: of released numbers, none of a model's weights; false_alarm: bound for an honest
-    # release by any test. sealed: for whom the run's key was sealed, None if destroyed; ended: an unchecked statement
-    # of its end.
+    # unchecked: in words; tests: of released numbers (privmix.audits.noise_tests.NoiseTest), none of a model's weights;
+    # false_alarm: bound for an honest release by any test. sealed: for whom the run's key was sealed, None if
+    # destroyed; ended: an unchecked statement of its end.
 
     kind: str
     id: str
@@ -57,7 +37,7 @@ class Verification(Shown):
     warnings: tuple[str, ...]
     unchecked: tuple[str, ...]
     extractor: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    tests: tuple[NoiseFinding, ...] = ()
+    tests: tuple[Any, ...] = ()
     unit: Unit = RECORD
     sealed: Commitment | None = None
     ended: Ended | None = None
@@ -71,10 +51,12 @@ class Verification(Shown):
         *,
         extractor: Mapping[str, Any],
         unchecked: tuple[str, ...],
-        tests: tuple[NoiseFinding, ...] = (),
+        tests: tuple[Any, ...] = (),
         ended: Ended | None = None,
     ) -> Verification:
         """Verification of a certificate that holds, at the price that was recomputed."""
+        if certificate.unit.per_person is not None:
+            unchecked = tuple(_PERSONS_UNCHECKED if text == COUNT_UNCHECKED else text for text in unchecked)
         return cls(
             kind=certificate.kind,
             id=certificate.id,
@@ -84,7 +66,7 @@ class Verification(Shown):
             recomputed_epsilon=cost.epsilon,
             files=len(certificate.files),
             warnings=certificate.warnings,
-            unchecked=unchecked if certificate.unit.per_person is None else tuple(map(_of_persons, unchecked)),
+            unchecked=unchecked,
             extractor=extractor,
             tests=tests,
             unit=certificate.unit,
@@ -135,7 +117,3 @@ class Verification(Shown):
             "unchecked": list(self.unchecked),
             **({} if self.sealed is None else {"sealed_key": sealed_state(self.sealed, self.ended)}),
         }
-
-
-def _of_persons(text: str) -> str:
-    return _PERSONS_UNCHECKED if text == COUNT_UNCHECKED else text

@@ -42,6 +42,10 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
     assert plan.epsilon is not None
     assert plan.delta is not None
     private_count = plan.records_noise_multiplier is not None
+    declared = plan.records_declared and not knows_persons(plan)
+    count: Literal["public", "declared", "private"] = "declared" if declared else "public"
+    count = "private" if private_count else count
+    centre = "" if plan.residual_clip_norm is None else f", and to {exact(plan.residual_clip_norm)} around the mean"
     settings = "privmix fixes design and settings before it reads a private record"
     settings += ", by a planner that saw what is public or was declared to be." if chosen else "."
     if private_count:
@@ -54,9 +58,13 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
         epsilon=plan.epsilon,
         delta=plan.delta,
         records=plan.records,
-        count=_count(plan),
+        count=count,
         mechanism=_mechanism(plan),
-        bias=_bias(plan),
+        bias=[
+            f"Features longer than {exact(plan.clip_norm)} ({plan.norm}) are scaled down to that{centre}: unusual "
+            "records count less.",
+            made_by(plan).lost,
+        ],
         digits="Sums are whole numbers on a public grid and the noise is rounded to it first, so the digits tell "
         "nothing of the order or size of the sums (Mironov 2012).",
         digits_left="The noise is drawn in float64 and its tails end near 12 standard deviations; the price takes it "
@@ -76,12 +84,6 @@ def knows_persons(plan: Plan) -> bool:
     return plan.per_person is not None and made_by(plan).fixed_size
 
 
-def _count(plan: Plan) -> Literal["public", "declared", "private"]:
-    if plan.records_noise_multiplier is not None:
-        return "private"
-    return "declared" if plan.records_declared and not knows_persons(plan) else "public"
-
-
 def _mechanism(plan: Plan) -> str:
     multiplier = rounded_down(plan.noise_multiplier, 4)
     text = made_by(plan).mechanism(plan, multiplier)
@@ -95,15 +97,6 @@ def _mechanism(plan: Plan) -> str:
     if plan.per_person is not None:
         text += f" {_PERSONS}"
     return text
-
-
-def _bias(plan: Plan) -> list[str]:
-    centre = "" if plan.residual_clip_norm is None else f", and to {exact(plan.residual_clip_norm)} around the mean"
-    return [
-        f"Features longer than {exact(plan.clip_norm)} ({plan.norm}) are scaled down to that{centre}: unusual records "
-        "count less.",
-        made_by(plan).lost,
-    ]
 
 
 PICTURE_FILE: Final = "predictions.svg"
@@ -257,7 +250,8 @@ def public_text(
     statements = _statements(plan, in_ledger, extractor)
     if not before and chosen_by_data(choice):
         statements.append(PUBLISHED if plan.per_person is None else PUBLISHED_OF_PERSONS)
-    warnings = _warnings(plan, insecure_seed)
+    seeded = "insecure_seed: the noise can be re-created by anyone who guesses the seed. Not for real data."
+    warnings = [*([seeded] if insecure_seed else []), *delta_warning(plan)]
     if replay is not None:
         warnings.append(replay.warning)
         statements.append(replay.statement)
@@ -278,13 +272,6 @@ def step_of(plan: Plan) -> tuple[int, int]:
     if not isinstance(plan, SeriesPlan):
         raise InvalidInput("certificate series", "a series", f"none of design {plan.design}")
     return plan.step, plan.steps
-
-
-def _warnings(plan: Plan, insecure_seed: bool) -> list[str]:
-    warnings = []
-    if insecure_seed:
-        warnings.append("insecure_seed: the noise can be re-created by anyone who guesses the seed. Not for real data.")
-    return [*warnings, *delta_warning(plan)]
 
 
 def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> list[str]:

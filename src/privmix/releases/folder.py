@@ -262,10 +262,6 @@ def beside_bytes(plan: Plan, beside: Any) -> bytes | None:
     return arrays_bytes(arrays)
 
 
-def write_certificate(folder: HeldFolder, certificate: Certificate) -> None:
-    folder.write(CERTIFICATE_FILE, certificate.to_bytes(), shared=True)
-
-
 def load_release(folder: str | Path) -> ReleasedDataset:
     """Read a release folder into memory; every file is opened once, and only bytes with certified hashes are used."""
     root = Path(folder)

@@ -33,25 +33,13 @@ from privmix.plans.named import check_plan
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.publication.second_moments import from_arrays, to_arrays
+from privmix.releases import folder as release_folder
 from privmix.releases.card import arrays, data_card, mixes, released_shares
 from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_in_schema, read_certificate
-from privmix.releases.folder import (
-    CARD_FILE,
-    DATA_FOLDER,
-    RELEASE_FOLDER,
-    ROWS_FILE,
-    Journal,
-    ShardWriter,
-    file_hash,
-    members,
-    write_beside,
-    write_centre,
-    write_certificate,
-)
 from privmix.releases.series import SeriesStep
 
 _SHARDS, _FEATURES = "run.shards", "features"
-_UNLISTED: Final = (CERTIFICATE_FILE, CARD_FILE, CROISSANT_FILE)
+_UNLISTED: Final = (CERTIFICATE_FILE, release_folder.CARD_FILE, CROISSANT_FILE)
 
 
 class ReleaseRun(Run):
@@ -70,7 +58,7 @@ class ReleaseRun(Run):
     # table (CSV) of the released arrays and mean. in_ledger: mode of the budget to be charged once the run is there;
     # None: as `reservation` states.
 
-    kind: ClassVar[FolderKind] = RELEASE_FOLDER
+    kind: ClassVar[FolderKind] = release_folder.RELEASE_FOLDER
     _members: frozenset[str] = frozenset()
     _series: SeriesStep | None = None
 
@@ -103,7 +91,7 @@ class ReleaseRun(Run):
             check_no_sealed_key(Path(out))
         self._plan, self._reservation, self._auditor, self._root = plan, reservation, auditor, ""
         self._table_rows = table_rows
-        self._series, self._members = series, frozenset(member.name for member in members(plan))
+        self._series, self._members = series, frozenset(member.name for member in release_folder.members(plan))
         settings = {
             "plan": plan.to_dict(),
             "extractor": dict(extractor),
@@ -127,7 +115,7 @@ class ReleaseRun(Run):
     @property
     def leaves(self) -> frozenset[str]:
         """See :attr:`Run.leaves`."""
-        own = {_SHARDS, DATA_FOLDER, SEALED_FILE, PICTURE_FILE, LICENCE_FILE}
+        own = {_SHARDS, release_folder.DATA_FOLDER, SEALED_FILE, PICTURE_FILE, LICENCE_FILE}
         for name in (_FEATURES, by_person(Path(_FEATURES)).name):
             own |= {name, f".{name}.partial", f".{name}.lock", f".{name}.parts", f".{name}.tiles", f".{name}.hashes"}
         return frozenset(own | self._members)
@@ -171,14 +159,16 @@ class ReleaseRun(Run):
                 self.bind(self._fingerprint(tiles_of(records)))
                 with self._noise_of(tiles_of(records)) as streams:
                     try:
-                        maker = make_engine(
+                        maker: Any = make_engine(
                             self._plan, records, streams, engine, memory_gb=memory_gb, workers=workers, address=address
                         )
                     except InvalidInput as error:
                         # The next attempt may be given another engine, or more memory.
                         error.resumable = True
                         raise
-                    self._go_on_from(maker)
+                    if self._series is not None and (before := self._series.series.before(self._series.step)):
+                        # A later step continues what the step before released.
+                        maker.goes_on(before)
                     self._write(maker, progress)
         self.publish()
         return read_certificate(self.out)
@@ -203,11 +193,6 @@ class ReleaseRun(Run):
         if self._series is None:
             super().bind_charge(fingerprint)
 
-    def _go_on_from(self, engine: Any) -> None:
-        """Pass on what the step before released, where the release is a later step of a series."""
-        if self._series is not None and (before := self._series.series.before(self._series.step)) is not None:
-            engine.goes_on(before)
-
     def _fingerprint(self, records: RecordTiles) -> str:
         """Return what binds the run to its records, which the certificate commits to if an auditor may replay it."""
         workers = cores()
@@ -229,28 +214,32 @@ class ReleaseRun(Run):
 
     def _write(self, engine: Engine, progress: Progress | None) -> None:
         held = self.held
-        journal = Journal(held, _SHARDS, partial(self.streams.seal, _SHARDS))
+        journal = release_folder.Journal(held, _SHARDS, partial(self.streams.seal, _SHARDS))
         kept = journal.kept()
         journal.rewrite(kept)
         settings = self.settings
         told = names_in_schema(stated_names(settings["extractor"], self._plan.dim), self._plan.classes)
-        writer = ShardWriter(held, self._plan.rows, journal, kept, told)
+        writer = release_folder.ShardWriter(held, self._plan.rows, journal, kept, told)
         for block in engine.rows(progress, first=writer.first):
             writer.write(block)
+
+        def entry(name: str) -> dict[str, Any]:
+            return {"file": name, "rows": 0, "sha256": release_folder.file_hash(self.folder / name)}
+
         files = list(writer.files)
-        files += write_beside(held, self._plan, engine.beside)
+        files += release_folder.write_beside(held, self._plan, engine.beside)
         if (self.folder / PICTURE_FILE).is_file():
-            files.append({"file": PICTURE_FILE, "rows": 0, "sha256": file_hash(self.folder / PICTURE_FILE)})
+            files.append(entry(PICTURE_FILE))
         if engine.transform.centre is not None:
-            files.append(write_centre(held, engine.transform.centre))
+            files.append(release_folder.write_centre(held, engine.transform.centre))
         about = settings.get("about")
         if has_licence_file({"about": about or {}}):
-            files.append({"file": LICENCE_FILE, "rows": 0, "sha256": file_hash(self.folder / LICENCE_FILE)})
+            files.append(entry(LICENCE_FILE))
         if self._table_rows is not None:
             released = from_arrays(self._plan, to_arrays(self._plan, engine.beside))
-            content = self._table_rows(released, engine.transform.centre)
-            held.write(ROWS_FILE, content, shared=True)
-            files.append({"file": ROWS_FILE, "rows": 0, "sha256": hashlib.sha256(content).hexdigest()})
+            rows = self._table_rows(released, engine.transform.centre)
+            held.write(release_folder.ROWS_FILE, rows, shared=True)
+            files.append(entry(release_folder.ROWS_FILE))
         certificate = make_certificate(
             self._plan,
             extractor=settings["extractor"],
@@ -265,12 +254,12 @@ class ReleaseRun(Run):
             series=None if self._series is None else self._series.link,
         )
         card = data_card(self._plan, certificate, shares=released_shares(self._plan, engine.beside))
-        held.write(CARD_FILE, card.encode(), shared=True)
+        held.write(release_folder.CARD_FILE, card.encode(), shared=True)
         digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
         metadata = croissant(certificate, digest, mixes=mixes(self._plan), arrays=arrays(self._plan))
         held.write(CROISSANT_FILE, metadata, shared=True)
         # Last: a folder with a certificate is a whole release.
-        write_certificate(held, certificate)
+        held.write(CERTIFICATE_FILE, certificate.to_bytes(), shared=True)
 
 
 def check_no_sealed_key(out: Path) -> None:

@@ -14,15 +14,9 @@ from privmix.accounting.base import PrivacyCost
 from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING
 from privmix.audits.evidence import RowEvidence, beside_tests, centre_tests, row_law
 from privmix.audits.noise_tests import ON_THE_GRID, NoiseTest
+from privmix.certificate import certificate as common
 from privmix.certificate.about import LICENCE_FILE, MOST_LICENCE_BYTES, check_licence
-from privmix.certificate.certificate import (
-    CERTIFICATE_FILE,
-    MOST_BYTES,
-    Certificate,
-    check_counted,
-    check_guarantee,
-    check_said,
-)
+from privmix.certificate.certificate import Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.notes import link_of
@@ -34,19 +28,10 @@ from privmix.planning.choice import check_choice_record, check_choice_settings
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.progress import Progress, silent
+from privmix.releases import folder as release_folder
 from privmix.releases.card import EDITIONS, arrays, check_picture, data_card, mixes, released_shares
 from privmix.releases.card import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, step_of, told_in_shards
-from privmix.releases.folder import (
-    CARD_FILE,
-    ROWS_FILE,
-    check_files,
-    check_hash,
-    check_shards,
-    read_beside,
-    read_centre,
-    read_rows,
-)
 from privmix.rounding import rounded_down
 from privmix.untrusted import open_plain, read_plain
 
@@ -97,8 +82,8 @@ def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, lap
             f"digits of {', '.join(name.removesuffix(UP_TO_ROUNDING) for name in loose)} below {ROUNDING:g} of the "
             "largest: they were rounded by another kind of machine than this one"
         )
-    if any(item["file"] == ROWS_FILE for item in certificate["files"]):
-        own.append(f"that {ROWS_FILE} was sampled from the released numbers: privmix sample makes rows of your own")
+    if any(item["file"] == release_folder.ROWS_FILE for item in certificate["files"]):
+        own.append("that rows.csv was sampled from the released numbers: privmix sample makes rows of your own")
     found_open = (*UNCHECKED[:4], *own, *UNCHECKED[4:])
     if link_of(certificate) is not None:
         key = (
@@ -204,24 +189,24 @@ class VerifiedFolder:
 
 def check_but_numbers(root: Path) -> VerifiedFolder:
     """Check all that follows from the certificate: the part of :func:`verify_release` without rows and noise."""
-    content = read_plain(root / CERTIFICATE_FILE, "certificate", MOST_BYTES)
+    content = read_plain(root / common.CERTIFICATE_FILE, "certificate", common.MOST_BYTES)
     certificate = parse_certificate(content)
     check_spec(certificate["extractor"])
     plan = plan_from_dict(certificate["plan"])
     _check_names(certificate, plan)
     # Before anything is computed from its numbers: there is a file for every row.
-    check_files(root, certificate, plan)
-    shards = check_shards(root, certificate, plan)
+    release_folder.check_files(root, certificate, plan)
+    shards = release_folder.check_shards(root, certificate, plan)
     check_shape(certificate["extractor"], certificate["input_shape"], plan.dim)
     cost = check_certificate(certificate)[1]
     if content != certificate.to_bytes():
         raise InvalidInput("certificate", "another layout", "the layout in which privmix writes it")
     # Cards of earlier versions name no features.
-    beside = read_beside(root, plan, certificate)
+    beside = release_folder.read_beside(root, plan, certificate)
     cards = [data_card(plan, certificate, shares=(), **edition).encode() for edition in EDITIONS]
     cards.append(data_card(plan, certificate, shares=released_shares(plan, beside)).encode())
-    if read_plain(root / CARD_FILE, CARD_FILE, max(map(len, cards))) not in cards:
-        raise InvalidInput(CARD_FILE, "other content", "the data card that follows from the certificate")
+    if read_plain(root / release_folder.CARD_FILE, release_folder.CARD_FILE, max(map(len, cards))) not in cards:
+        raise InvalidInput(release_folder.CARD_FILE, "other content", "the data card that follows from the certificate")
     digest = hashlib.sha256(content).hexdigest()
     metadata = [
         croissant(certificate, digest, mixes=mixed, arrays=named)
@@ -244,23 +229,23 @@ def _check_pictures_and_licences(root: Path, certificate: Mapping[str, Any]) -> 
         ):
             if item["file"] == name:
                 content = read_plain(root / name, name, most)
-                check_hash(item, hashlib.sha256(content).hexdigest())
+                release_folder.check_hash(item, hashlib.sha256(content).hexdigest())
                 check(content, name)
-        if item["file"] == ROWS_FILE:
-            with open_plain(root / ROWS_FILE, ROWS_FILE) as stream:
+        if item["file"] == release_folder.ROWS_FILE:
+            with open_plain(root / release_folder.ROWS_FILE, release_folder.ROWS_FILE) as stream:
                 assert isinstance(stream, BufferedReader)
-                check_hash(item, hashlib.file_digest(stream, "sha256").hexdigest())
+                release_folder.check_hash(item, hashlib.file_digest(stream, "sha256").hexdigest())
 
 
 def _check_numbers(root: Path, held: VerifiedFolder, progress: Progress) -> list[NoiseTest]:
     """Read every file of released numbers once: its hash, and what its numbers show."""
     found: list[NoiseTest] = []
     certificate, plan, shards = held.certificate, held.plan, held.shards
-    if (centre := read_centre(root, plan, certificate)) is not None:
+    if (centre := release_folder.read_centre(root, plan, certificate)) is not None:
         found += centre_tests(centre, plan)
     found += beside_tests(plan, held.beside)
     rows, odd = RowEvidence(plan, row_law(plan, held.beside)), None
-    for column, start, values in read_rows(root, shards, plan, told_in_shards(certificate)):
+    for column, start, values in release_folder.read_rows(root, shards, plan, told_in_shards(certificate)):
         try:
             if odd is None:
                 rows.add(column, start, values)
@@ -276,8 +261,8 @@ def _check_numbers(root: Path, held: VerifiedFolder, progress: Progress) -> list
 def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
     """Check a certificate without other files, as :func:`verify_release` does; return plan and recomputed cost."""
     plan = plan_from_dict(certificate["plan"])
-    cost = check_guarantee(certificate, plan)
-    check_counted(certificate, plan)
+    cost = common.check_guarantee(certificate, plan)
+    common.check_counted(certificate, plan)
     if (choice := certificate["choice"]) is not None:
         if (choice.get("epsilon"), choice.get("delta")) != (plan.epsilon, plan.delta):
             raise InvalidInput("certificate choice", "another budget", "a choice made for this budget")
@@ -293,7 +278,7 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
     more = commitment_of(certificate), link
     said = public_text(plan, *facts, *more, right=Guarantee.of_plan(plan).stated_right(certificate))
     before = [public_text(plan, *facts, *more), public_text(plan, *facts, *more, before=True)]
-    check_said(certificate, said, *before)
+    common.check_said(certificate, said, *before)
     return plan, cost
 
 
