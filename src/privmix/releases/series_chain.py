@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,14 +14,12 @@ from privmix.certificate.certificate import Certificate
 from privmix.certificate.notes import SeriesLink, link_of
 from privmix.certificate.verification import Verification
 from privmix.designs.series.plan import SeriesPlan
-from privmix.designs.series.released import together
 from privmix.errors import InvalidInput, StorageError
 from privmix.plans.named import plan_from_dict
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import HasDataset, ReleasedDataset
-from privmix.publication.second_moments import SecondMoments
 from privmix.releases.certificate import read_certificate
-from privmix.releases.folder import CENTRE_FILE, load_release, read_beside
+from privmix.releases.folder import CENTRE_FILE, load_release
 from privmix.releases.series import FIELD, is_series, place_of_step
 from privmix.releases.verify import verify_release
 
@@ -123,7 +121,7 @@ def _centre(certificate: Certificate) -> list[str]:
 
 
 def dataset_of(release: ReleasedDataset | HasDataset | str | Path) -> ReleasedDataset:
-    """Return the dataset of a release, or of all releases of a series together; errors as :func:`load_release`."""
+    """Return the dataset of a release, or of the newest release of a series; errors as :func:`load_release`."""
     if isinstance(release, ReleasedDataset):
         return release
     if isinstance(release, HasDataset):
@@ -132,21 +130,14 @@ def dataset_of(release: ReleasedDataset | HasDataset | str | Path) -> ReleasedDa
 
 
 def load_series(folder: str | Path) -> ReleasedDataset:
-    """Read the newest release of a series in ``folder``, with moments of less noise from the earlier ones.
-
-    Its rows are those sampled of the newest alone; see :func:`privmix.designs.series.released.together`.
+    """Read the newest release of a series in ``folder``, which covers the records of all steps so far.
 
     Formal guarantees:
-        * nothing but released numbers is read, and those are what the certificates list;
+        * nothing but released numbers is read, and those are what the newest certificate lists;
         * releases that are not the steps of one series, one after another from the first on, are refused.
     """
-    chain = linked(Path(folder))
-    last, newest = chain[-1], load_release(chain[-1].place)
+    last = linked(Path(folder))[-1]
+    newest = load_release(last.place)
     if newest.certificate is None or newest.certificate.id != last.certificate.id:
         raise StorageError(f"{FIELD}: {last.place} was replaced by another release meanwhile; put the first one back")
-
-    def steps() -> Iterator[SecondMoments]:
-        for one in chain:
-            yield read_beside(one.place, one.plan, one.certificate)
-
-    return replace(newest, beside=together(last.plan, steps).moments)
+    return newest

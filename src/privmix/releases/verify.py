@@ -67,6 +67,13 @@ _PARTS: Final = {
     "noise of label sums over classes": "labels of rows",
 }
 
+# A series' card, and the sentence that earlier builds added: their `fit` read all steps.
+_SERIES: Final = b"do not average releases of one series.\n"
+_WEIGHED: Final = (
+    b" Who has them all gets less noise than\nthe newest has: `privmix fit` weighs them where it is given the folder "
+    b"that they are in.\n"
+)
+
 
 def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, laplace: bool = False) -> tuple[str, ...]:
     """Return what a release's verification leaves open: :data:`UNCHECKED` and its own numbers' part."""
@@ -205,6 +212,7 @@ def check_but_numbers(root: Path) -> VerifiedFolder:
     beside = release_folder.read_beside(root, plan, certificate)
     cards = [data_card(plan, certificate, shares=(), **edition).encode() for edition in EDITIONS]
     cards.append(data_card(plan, certificate, shares=released_shares(plan, beside)).encode())
+    cards += [card.replace(_SERIES, _SERIES[:-1] + _WEIGHED) for card in cards]
     if read_plain(root / release_folder.CARD_FILE, release_folder.CARD_FILE, max(map(len, cards))) not in cards:
         raise InvalidInput(release_folder.CARD_FILE, "other content", "the data card that follows from the certificate")
     digest = hashlib.sha256(content).hexdigest()

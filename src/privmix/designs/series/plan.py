@@ -193,8 +193,7 @@ class MomentsSeries(Moments):
         series = f"""
 This is release {plan.step} of a series of {plan.steps}, of {plan.records:,} records: {so_far}, step by step. The
 numbers above are sums over the records of all steps so far, so that the newest release is the one to learn from. Their
-noise goes with that of the other steps: do not average releases of one series. Who has them all gets less noise than
-the newest has: `privmix fit` weighs them where it is given the folder that they are in.
+noise goes with that of the other steps: do not average releases of one series.
 """
         return super().card(plan, extractor) + series
 
