@@ -283,7 +283,7 @@ class AddRemoveCase(WorstCase[P]):
 
     @property
     def _classes(self) -> Indices:
-        return np.arange(self.trials)
+        return np.arange(self.trials) % self.plan.num_classes
 
     def of_rest(self, engine: Engine) -> Scores:
         """Scores of the released mean: a Gaussian query that holds the canary's clipped feature."""

@@ -12,6 +12,7 @@ from privmix.rounding import exact, rounded_up
 
 CROISSANT_FILE: Final = "croissant.json"
 _SHARDS: Final = "shards"
+_USE: Final = ("Statistics of a table", "Training and testing of classifiers")
 _TYPES: Final = {
     # The one that readers of Croissant know.
     ".parquet": "application/x-parquet",
@@ -100,7 +101,9 @@ def croissant(
         "rai:dataCollection": answers["Mechanism and noise"]["holds"],
         "rai:dataLimitations": [answers["Bias and utility"]["does_not"], *certificate["warnings"]],
         "rai:dataBiases": [answers["Bias and utility"]["unknown"]],
-        "rai:dataUseCases": ["Training and testing of classifiers. A row is no record and must not be read as one."],
+        "rai:dataUseCases": [
+            f"{_USE[len(plan['classes']) > 1]}. A row is no record and must not be read as one.",
+        ],
     }
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
@@ -125,9 +128,10 @@ def _description(plan: Mapping[str, Any], extractor: str, about: Mapping[str, st
         else "Licence, creator and date are not known to the program."
     )
     purpose = f" Purpose: {about['purpose']}" if "purpose" in about else ""
+    labels = f" and {len(plan['classes'])} label values" if len(plan["classes"]) > 1 else ""
     return (
-        f"A differentially private release of {plan['rows']} rows of {plan['dim']} `{extractor}` features and "
-        f"{len(plan['classes'])} label values (design {plan['design']}), made by privmix. certificate.json states what "
+        f"A differentially private release of {plan['rows']} rows of {plan['dim']} `{extractor}` features{labels} "
+        f"(design {plan['design']}), made by privmix. certificate.json states what "
         f"is guaranteed; `privmix verify` recomputes it. {known}{purpose}"
     )
 
@@ -168,9 +172,10 @@ def _shards() -> dict[str, Any]:
 
 def _rows(plan: Mapping[str, Any]) -> dict[str, Any]:
     classes = ", ".join(plan["classes"])
+    labels = f"Noisy mixed label values, one for each class, in this order: {classes}."
     columns = {
         "x": (plan["dim"], "Noisy mixed features."),
-        "y": (len(plan["classes"]), f"Noisy mixed label values, one for each class, in this order: {classes}."),
+        "y": (len(plan["classes"]), labels if len(plan["classes"]) > 1 else "A constant."),
     }
     return {
         "@type": "cr:RecordSet",

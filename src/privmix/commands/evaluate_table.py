@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, field
+from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,7 +53,7 @@ class TableEvaluation(Shown):
             **distances,
             "furthest off": " x ".join(found.worst_pair),
             "Cramer's V, mean error": f"{found.association:.4f}",
-            "tree trained on the rows": _tree(found.tree),
+            "tree trained on the rows": "none: the release has no label" if found.tree is None else _tree(found.tree),
             **({} if real is None else {"tree trained on real records": _tree(real)}),
             **({} if self.attacks is None else self.attacks.shown()),
             "note": STATEMENT,
@@ -114,25 +114,30 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
 
         dataset = dataset_of(self.release)
         extractor, _ = checked_table(dataset, self.records, self.label, self.seed)
-        facts = ReleaseFacts.of(dataset)
+        facts, columns = ReleaseFacts.of(dataset), self.as_columns()
+        labelled = len(facts.classes) > 1
         # The real records first: what is wrong with them shows before the fit, which takes much longer.
         given = [self.data] if self.control is None else [self.data, self.control]
         real = []
         for one in given:
-            opened = open_for_model(facts, extractor, one, self.split or "train", self.as_columns())
+            columns = columns if labelled else replace(columns, label=None)
+            opened = open_for_model(facts, extractor, one, self.split or "train", columns)
             found = features_in_memory(opened.source, extractor, progress)
-            real.append(np.column_stack([_places(found.features, extractor), found.labels]))
+            real.append(np.column_stack([_places(found.features, extractor), *([found.labels] if labelled else [])]))
         if self.control is not None:
             check_control(*real)
         rows = sampled(dataset, self.records, self.label, self.seed, progress=progress)
         states = table_states(extractor)
-        sizes = [*(len(one.shares) for one in states), len(facts.classes)]
-        made = np.column_stack([_places(_encoded(rows, extractor), extractor), _labels(rows, facts.classes)])
-        names = [*(one.name for one in states), rows.label]
+        sizes, names = [len(one.shares) for one in states], [one.name for one in states]
+        made = _places(_encoded(rows, extractor), extractor)
+        if rows.label is not None:
+            made = np.column_stack([made, _labels(rows, facts.classes)])
+            sizes, names = [*sizes, len(facts.classes)], [*names, rows.label]
         attacks = (
             attack_rows(made, rows.model, real[0], real[1], sizes, self.seed) if self.control is not None else None
         )
-        return TableEvaluation(table_quality(made, real[0], sizes, names), len(real[0]), rows, attacks)
+        quality = table_quality(made, real[0], sizes, names, labelled=labelled)
+        return TableEvaluation(quality, len(real[0]), rows, attacks)
 
 
 evaluate_table: Final = function(EvaluateTable)

@@ -154,12 +154,13 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
             for field in ("category", "ordinal")
             for name, what in words.pairs(field, getattr(self, field), None)
         ]
-        apart = (declared.label, *declared.person_names)
+        apart = (*filter(None, [declared.label]), *declared.person_names)
         values = {value for field, _, what in told for value in map(token_of, words.values(field, what))}
         named = sorted(values - {*apart, *(name for _, name, _ in told)})
         header = columns_of(self.data, declared.dialect(), self.split, named)
-        for field, name in zip(("label column", *["person"] * len(apart)), apart, strict=False):
+        for name in apart:
             if header is not None and name not in header:
+                field = "label column" if name == declared.label else "person"
                 raise no_column(field, name, list(header), "a column of the header")
         known = None if header is None else [name for name in header if name not in apart and is_usable(name)]
         whole = [name for name, kind in (header or {}).items() if kind == WHOLE]

@@ -145,7 +145,9 @@ class Source(ABC):
     def batches(self, size: int, first: int = 0, stop: int | None = None) -> Iterator[LabelledArray]:
         """Yield validated batches of at most ``size`` of the records ``first`` to before ``stop``, in order."""
         for x, raw_y in self._checked(size, first, stop):
-            y = encode_labels(raw_y, self.schema.classes)
+            # Records without a label are of one class.
+            alone = self.schema.num_classes == 1 and not len(raw_y)
+            y = np.zeros(len(x), np.int64) if alone else encode_labels(raw_y, self.schema.classes)
             if len(x) != len(y):
                 raise InvalidInput("records", WITHHELD, "one label for each input")
             yield LabelledArray(x, y, self.schema)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _IMAGES: Final = "Columns and images"
 _CSV: Final = ("separator", "decimal", "encoding")
 _OWN: Final = ("label", "person", "csv")
+_NO_LABEL: Final = "none"
 
 
 @described
@@ -25,7 +26,7 @@ _OWN: Final = ("label", "person", "csv")
 class TableColumns:
     """Declaration of a table: its label column, its persons, and how CSV files are written."""
 
-    label: str = option("label", "Name of the label column.", flag="label-column")
+    label: str | None = option("label", "Name of the label column; none: records without a label.", flag="label-column")
     person: str | Sequence[str] | None = option(
         None, "Columns of person identifiers; the guarantee then covers whole persons.", "Persons"
     )
@@ -37,10 +38,12 @@ class TableColumns:
     )
 
     def __post_init__(self) -> None:
-        if not isinstance(self.label, str):
+        if self.label == _NO_LABEL:
+            object.__setattr__(self, "label", None)
+        if not isinstance(self.label, str | None):
             from privmix.data.source import ONE_LABEL  # type: ignore[unreachable]
 
-            raise InvalidInput("label", self.label, f"the name of one column. {ONE_LABEL}")
+            raise InvalidInput("label", self.label, f"the name of one column, or none. {ONE_LABEL}")
 
     def as_columns(self) -> Columns:
         """Return the declared columns as :class:`Columns`; other declarations replace fields of `columns`."""

@@ -20,6 +20,7 @@ from privmix.features.identity import Identity, Pixels
 from privmix.features.tabular import Tabular
 from privmix.features.text import TextEncoder
 from privmix.jobs.columns import Columns, class_list
+from privmix.mechanisms.plan import ALL_RECORDS
 
 _LATER: Final = ("separator", "decimal", "encoding", "person", "header", "no_header")
 PUBLISHED_NAMES: Final = "published names"
@@ -40,6 +41,11 @@ def open_for(
     # `input_shape`: a model's or another dataset's, where shapes are not declared; otherwise the extractor's, if it
     # has one. For `data` and `labelled` see `privmix.data.open_dataset`.
     reads, names = extractor.reads, columns.number_names
+    if labelled and columns.label is None:
+        if classes is not None and not (isinstance(classes, list) and classes == list(ALL_RECORDS)):
+            shown = classes if isinstance(classes, int | str) else type(classes).__name__
+            raise InvalidInput("classes", shown, "no value without a label; with one, its column in `label`")
+        classes, labelled = list(ALL_RECORDS), False
     if names is not None and isinstance(reads, Tabular):
         raise InvalidInput(
             "columns", columns.columns, "no columns with a tabular extractor: its specification names them"
@@ -52,7 +58,7 @@ def open_for(
     options: dict[str, Any] = {
         "split": split,
         "classes": classes,
-        "label_column": columns.label,
+        "label_column": columns.label or "",
         "columns": table,
         "number_columns": names if table is None else None,
         "feature_length": columns.feature_length,
@@ -83,6 +89,8 @@ def open_for(
         # The columns that were released, in their order, at any place in the data.
         source = readers.open_dataset(data, **{**options, "number_columns": list(named)})
     extractor.check_schema(source.schema)
+    if columns.label is None and classes == list(ALL_RECORDS) != list(source.schema.classes):
+        raise InvalidInput("label", None, "the default: this data have labels of their own")
     return source
 
 
@@ -107,7 +115,8 @@ class Dataset:
     def published_names(self) -> dict[str, list[str]]:
         """Names in the data that a release or model states, apart from those that its extractor calls features."""
         columns = self.schema.columns or self.source.number_names or ()
-        return {"columns": list(columns), "classes": list(self.schema.classes)}
+        classes = self.schema.classes if self.schema.num_classes > 1 else ()
+        return {"columns": list(columns), "classes": list(classes)}
 
     def identity(self) -> dict[str, Any]:
         """Return the identity that an interrupted run is bound to, as JSON values."""

@@ -103,7 +103,7 @@ def _of_release(folder: Path, certificate: Certificate) -> Inspection:
         "design": plan.design,
         "features": f"{title_of(extractor)}, {plan.dim} per record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
-        "classes": _class_names(plan.classes),
+        **({"classes": _class_names(plan.classes)} if plan.num_classes > 1 else {}),
         **({"class shares": "; ".join(shares)} if shares else {}),
         "weight of all persons" if plan.weighed else f"{unit_of(plan).one} count": f"{plan.records:,} ({known})",
         **_weights(plan),
@@ -260,7 +260,7 @@ def _release(folder: Path) -> RunRecord:
     summary = _release_summary(plan, title_of(certificate["extractor"]))
     state = sealed_key_of(folder, certificate)
     classes = {
-        "classes": plan.num_classes,
+        **({"classes": plan.num_classes} if plan.num_classes > 1 else {}),
         "shares": list(_shares(folder, certificate, plan)),
         **_forecast(certificate),
     }
@@ -348,7 +348,8 @@ def _forecast(certificate: Certificate) -> dict[str, Any]:
 
 
 def _release_summary(plan: Plan, extractor: str) -> str:
-    about = f"{plan.records:,} {plan.counted} ({extractor} features, {plan.num_classes} classes)"
+    classes = f", {plan.num_classes} classes" if plan.num_classes > 1 else ""
+    about = f"{plan.records:,} {plan.counted} ({extractor} features{classes})"
     return made_by(plan).summary(plan, about)
 
 

@@ -55,7 +55,11 @@ def checked(data: Any, asked: CheckOptions, progress: Progress) -> DataCheck:
     persons.check(dataset)
     schema = source.schema
     found = DataCheck(
-        0, dict.fromkeys(schema.classes, 0), clip_norm, extractor.name == "identity", unread=source.unread
+        0,
+        {} if declared.label is None else dict.fromkeys(schema.classes, 0),
+        clip_norm,
+        extractor.name == "identity",
+        unread=source.unread,
     )
     found.published_names = dataset.published_names
     found.listed, norms = asked.show, []
@@ -118,7 +122,13 @@ class _Look:
     """One pass over one source."""
 
     def __init__(
-        self, found: DataCheck, source: Source, extractor: Extractor, file: Path | None, label: str, show_values: bool
+        self,
+        found: DataCheck,
+        source: Source,
+        extractor: Extractor,
+        file: Path | None,
+        label: str | None,
+        show_values: bool,
     ) -> None:
         self._found, self._source, self._extractor, self._label = found, source, extractor, label
         self._file, self._show, self._names, self._done = file, show_values, source.names, 0
@@ -280,7 +290,7 @@ class _WrongCells(Exception):
 
 
 def _line(
-    row: list[str] | None, names: list[str], inputs: list[str], label: str, numeric: bool, dialect: Dialect
+    row: list[str] | None, names: list[str], inputs: list[str], label: str | None, numeric: bool, dialect: Dialect
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return a line of a CSV file as a chunk of one record."""
     if row is None:
@@ -291,11 +301,12 @@ def _line(
         raise _WrongCells([(None, f"{len(row)} cells, where the header has {len(names)}", ",".join(row))])
     cells = dict(zip(names, row, strict=True))
     # Other encodings are read whole.
-    read = [*inputs, label] if dialect.encoding == "utf-8" else names
+    labels = [] if label is None else [label]
+    read = [*inputs, *labels] if dialect.encoding == "utf-8" else names
     wrong: list[tuple[str | None, str, str]] = [
         (name, f"not in {dialect.encoding}", cells[name]) for name in read if "\ufffd" in cells[name]
     ]
-    y = np.array([cells[label]], dtype=object)
+    y = np.array([cells[name] for name in labels], dtype=object)
     if not numeric and not wrong:
         points = {name: dialect.point(cells[name]) if name in dialect.numbers else cells[name] for name in inputs}
         return np.array([[points[name] for name in inputs]], dtype=object), y

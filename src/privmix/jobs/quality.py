@@ -255,23 +255,23 @@ class TableQuality:
     # `one_way`, `two_way`, `three_way`: (mean, largest) total variation over columns, pairs, triples (of more than
     # 200 a random choice). `association`: mean absolute difference of Cramer's V over pairs. `tree`: trained on the
     # rows, tested on real records; `real_tree`: trained on one half of the real ones, tested on the other, and vice
-    # versa.
+    # versa. Without a label there are no trees.
     one_way: tuple[float, float]
     two_way: tuple[float, float]
     three_way: tuple[float, float]
     worst_pair: tuple[str, str]
     association: float
-    tree: TreeQuality
+    tree: TreeQuality | None
     real_tree: TreeQuality | None
 
     def to_dict(self) -> dict[str, Any]:
         named = {"one": self.one_way, "two": self.two_way, "three": self.three_way}
-        trees = {"rows": self.tree, **({} if self.real_tree is None else {"real": self.real_tree})}
+        trees = {"rows": self.tree, "real": self.real_tree}
         return {
             "total_variation": {way: {"mean": mean, "largest": most} for way, (mean, most) in named.items()},
             "worst_pair": list(self.worst_pair),
             "association_error": self.association,
-            "trees": {name: vars(tree) for name, tree in trees.items()},
+            "trees": {name: vars(tree) for name, tree in trees.items() if tree is not None},
         }
 
 
@@ -283,8 +283,9 @@ def table_quality(
     *,
     test: Places | None = None,
     real_tree: bool = True,
+    labelled: bool = True,
 ) -> TableQuality:
-    """Compare rows (n, c) with real records (m, c), as states of columns, label last; `test` is for trees."""
+    """Compare rows (n, c) with real records (m, c), as states of columns, any label last; `test` is for trees."""
     columns = range(len(sizes))
     triples = list(combinations(columns, 3))
     if len(triples) > _TRIPLES:
@@ -301,8 +302,8 @@ def table_quality(
         _told([_apart(*(_counts(part, three, sizes) for part in (rows, real))) for three in triples]),
         (names[furthest[0]], names[furthest[1]]),
         float(np.mean([abs(_cramers_v(a) - _cramers_v(b)) for a, b in tables])),
-        _tree(rows, tested),
-        _real_tree(real, test) if real_tree else None,
+        _tree(rows, tested) if labelled else None,
+        _real_tree(real, test) if labelled and real_tree else None,
     )
 
 

@@ -214,7 +214,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
     def published_names(self) -> dict[str, list[str]]:
         """Names in the data that the release states; rows of the table have the label column's, too."""
         found = self.opened.published_names
-        return found if self.with_rows is None else {**found, "columns": [*found["columns"], self.declared.label]}
+        label = [] if self.with_rows is None or self.declared.label is None else [self.declared.label]
+        return {**found, "columns": [*found["columns"], *label]}
 
     def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
         """Make the plan from public facts, after all checks; `made` by a job of the same settings is reused."""
@@ -246,7 +247,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                 state = self.left() if key.run is None else self.left(key.run)
                 config = replace(config, records=counted.found.records, per_person=counted.found.per_person)
             with telling(spending(self, config.records_noise_multiplier, None if counted is None else counted.charge)):
-                if self.goal == TABLE:
+                if self.goal == TABLE and self.given_design is None:
                     table = self._for_table(config)
                     config = table.config if self.rows is None else replace(table.config, rows=self.rows)
                 elif self.given_design is None:

@@ -108,7 +108,7 @@ class Release(Shown):
 
     Attributes:
         certificate: what it guarantees.
-        label: name of the labels' column; known where the release was just made, else "label".
+        label: name of the labels' column; known where the release was just made, else "label". None: no label.
 
     Raises:
         InvalidInput: the folder is no release as it was certified.
@@ -120,7 +120,7 @@ class Release(Shown):
         folder: str | Path,
         scratch: ScratchFolder | None = None,
         details: Sequence[str] = (),
-        label: str = "label",
+        label: str | None = "label",
     ) -> None:
         self._folder, self._scratch, self._details = Path(folder), scratch, tuple(details)
         self.label = label
@@ -182,8 +182,8 @@ class Release(Shown):
             InvalidInput: another library.
         """
         check_choice("library", library, ["pandas", "pyarrow"])
-        columns = np.concatenate([self.x, self.y], axis=1)
-        names = [*self.feature_names, *(f"y: {name}" for name in self.classes)]
+        names = [*self.feature_names, *(f"y: {name}" for name in self.classes if len(self.classes) > 1)]
+        columns = np.concatenate([self.x, self.y], axis=1)[:, : len(names)]
         if library == "pandas":
             import pandas
 
@@ -316,10 +316,11 @@ class Release(Shown):
             **promise.lead(),
             **forecast,
             **({"warnings": "; ".join(promise.warnings)} if promise.warnings else {}),
-            "released": f"{sums}{plan.rows:,} rows of {plan.dim:,} features, {plan.num_classes:,} classes",
+            "released": f"{sums}{plan.rows:,} rows of {plan.dim:,} features"
+            + (f", {plan.num_classes:,} classes" if plan.num_classes > 1 else ""),
             "extractor": title_of(promise["extractor"]),
             "folder": "not saved yet: call save(FOLDER)" if where is None else where,
-            "next": "model = pm.fit(release)",
+            "next": "model = pm.fit(release)" if plan.num_classes > 1 else "rows = pm.sample(release)",
             "id": promise.id,
         }
 

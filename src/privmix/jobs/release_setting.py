@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from privmix.accounting.pricing import count_noise
 from privmix.certificate.about import About
 from privmix.certificate.sealed_key import SEALED_FILE, Auditor
+from privmix.designs.moments.plan import Moments
 from privmix.designs.rows.poisson import Poisson
 from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
 from privmix.features.base import Extractor, parse_features
@@ -99,7 +100,8 @@ class ReleaseSetting(ReleaseOptions):
             allowed = "a design for single releases; for a series use privmix series begin"
             raise InvalidInput("design", self.design_name, allowed)
         if self.given_design is not None and self.assumed.any:
-            raise InvalidInput("design", self.design_name, "auto with `assume` (omit `design` or `assume`)")
+            allowed = "auto with `assume`, and a label (omit `design` or `assume`)"
+            raise InvalidInput("design", self.design_name, allowed)
         self._check_goal()
         self.assumed.check(of_persons=self.of_persons)
         self._check_replay()
@@ -168,7 +170,8 @@ class ReleaseSetting(ReleaseOptions):
     @cached_property
     def given_design(self) -> Design[Any] | None:
         """The design; None where the planner chooses it."""
-        return design_of(self.design)
+        # Without a label there is one design, whatever the goal.
+        return design_of(self.design) or (Moments() if self.declared.label is None else None)
 
     @cached_property
     def machine(self) -> Local:

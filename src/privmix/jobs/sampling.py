@@ -28,6 +28,7 @@ from privmix.releases.series_chain import dataset_of
 from privmix.shown import Shown
 
 LABEL: Final = "label"
+_NO_LABEL: Final = "none"
 """Default name of the column of classes: the folder of a release holds no name of it."""
 
 MOST_ROWS: Final = 10_000_000
@@ -51,7 +52,7 @@ class SampledTable(Shown):
 
     Attributes:
         arrow: an Arrow table: the declared columns that are used, and the classes.
-        label: name of the column of classes.
+        label: name of the column of classes; None without a label.
         pairs: fit to the released numbers, by pair of columns, see :class:`privmix.learning.table_model.PairFit`.
         ignored: declared columns that are not in the release, and so not here; without the classes'.
         open_ended: columns whose first and last bin have one end: there cells are the number at that end.
@@ -65,7 +66,7 @@ class SampledTable(Shown):
     """
 
     arrow: pa.Table
-    label: str
+    label: str | None
     pairs: tuple[PairFit, ...]
     ignored: tuple[str, ...]
     open_ended: tuple[str, ...]
@@ -105,7 +106,8 @@ class SampledTable(Shown):
     def notes(self) -> tuple[str, ...]:
         """Effect of the release's noise in the rows' terms, a sentence each: columns, then pairs of columns."""
         untold = untold_note([one for one in self.released if not one.told])
-        found = [f"From class counts alone, a class's share is known to about {self.share_error:.2g}."]
+        share = f"From class counts alone, a class's share is known to about {self.share_error:.2g}."
+        found = [] if self.label is None else [share]
         if told := [one for one in self.released if one.told]:
             error = f"each to within {_HIDDEN * self.value_error:.2g} (95%)"
             found.append(f"Shares of values are released for {len(told)} of {len(self.released)} columns, {error}.")
@@ -209,7 +211,9 @@ def sampled(
         check_out(place, overwrite)
     dataset = dataset_of(release)
     label = getattr(release, "label", LABEL) if label is None else label
+    label = None if label == _NO_LABEL else label
     tabular, moments = checked_table(dataset, records, label, seed)
+    label = label if len(dataset.classes) > 1 else None
     plan, columns, every = plan or plan_of(dataset), columns_of(tabular), table_states(tabular)
     tops = [one.features.max(axis=0) for one in every]
     spans = np.cumsum([len(top) for top in tops])[:-1]
@@ -231,7 +235,7 @@ def sampled(
         dataset.label_offset,
         dataset.transform,
         [ColumnStates(one.name, one.features, one.shares) for one in states],
-        label=label,
+        label=label or "",
         mean_noise_std=0.0 if noise is None else noise * plan.clip_norm / moments.records,
         free_total=counted,
         seed=seed,
@@ -240,8 +244,11 @@ def sampled(
     generator = np.random.default_rng([seed, 1])
     places = model.sample(records or moments.records, generator)
     arrays = [one.cells(places[:, column], generator) for column, one in enumerate(states)]
-    arrays.append(pa.array(np.array(dataset.classes)[places[:, -1]].tolist(), pa.string()))
-    schema = pa.schema([*(one.field for one in states), pa.field(label, pa.string(), nullable=False)])
+    fields = [one.field for one in states]
+    if label is not None:
+        arrays.append(pa.array(np.array(dataset.classes)[places[:, -1]].tolist(), pa.string()))
+        fields.append(pa.field(label, pa.string(), nullable=False))
+    schema = pa.schema(fields)
     names = [entry["name"] for entry in tabular.options()["columns"]]
     found = SampledTable(
         pa.table(arrays, schema).select([name for name in dict.fromkeys((*names, label)) if name in schema.names]),
@@ -254,7 +261,7 @@ def sampled(
         moments.noise_std_counts / moments.records,
         max((float(errors.max()) for one, errors in zip(columns, shares[1], strict=True) if one.told), default=0.0),
         tuple(hidden),
-        forecast_table(plan, columns, label=label) if any(one.told for one in columns) else None,
+        forecast_table(plan, columns, label=label or "") if any(one.told for one in columns) else None,
         place,
     )
     if place is not None:
@@ -262,7 +269,7 @@ def sampled(
     return found
 
 
-def check_rows(rows: int, label: str, extractor: Extractor, plan: Plan) -> None:
+def check_rows(rows: int, label: str | None, extractor: Extractor, plan: Plan) -> None:
     """Raise unless a release of this plan and extractor has rows to add to its folder."""
     check_integer("with_rows", rows, low=1, high=MOST_ROWS)
     designs = "design moments, class-moments, two-stage or three-stage"
@@ -273,7 +280,9 @@ def check_rows(rows: int, label: str, extractor: Extractor, plan: Plan) -> None:
         raise InvalidInput("with_rows", rows, "a label column that is no input")
 
 
-def rows_file(plan: Plan, extractor: Mapping[str, Any], beside: Any, centre: Any, rows: int, label: str) -> bytes:
+def rows_file(
+    plan: Plan, extractor: Mapping[str, Any], beside: Any, centre: Any, rows: int, label: str | None
+) -> bytes:
     """Return the rows of a release that is being made, as CSV; cautions are warnings."""
     dataset = ReleasedDataset(
         # Rows of the release are not used.
@@ -305,14 +314,17 @@ def plan_of(dataset: ReleasedDataset) -> Plan:
 
 
 def checked_table(
-    dataset: ReleasedDataset, records: int | None, label: str, seed: int
+    dataset: ReleasedDataset, records: int | None, label: str | None, seed: int
 ) -> tuple[Tabular, SecondMoments]:
     """Return the columns of the rows to sample, and the released moments; raise where sampling is impossible."""
     check_integer("seed", seed, low=0)
     if records is not None:
         check_integer("records", records, low=1, high=MOST_ROWS)
     tabular, moments = _table_of(dataset)
-    if label in tabular.columns or not label:
+    if len(dataset.classes) == 1:
+        if label not in (None, LABEL):
+            raise InvalidInput("label", label, "none: the release has no label")
+    elif label in tabular.columns or not label:
         raise InvalidInput("label", label, "a name that no other column has: choose another one")
     return tabular, moments
 

@@ -196,7 +196,7 @@ def _opened(data: Any, names: Sequence[str], declared: Columns, split: str) -> A
         split=split,
         # Labels are not read: any list does.
         classes=1,
-        label_column=declared.label,
+        label_column=declared.label or "",
         columns=names,
         labelled=False,
         # Which columns hold numbers is not known yet: cells come as they are.

@@ -171,6 +171,9 @@ class ReleaseLearner(Estimator):
             release = release if isinstance(release, ReleasedDataset) else release.dataset
         else:
             release, names = self._of_records(release, y)
+        if release.num_classes == 1:
+            allowed = "a release with a label: sample rows of this one, of which any column can be a target"
+            raise InvalidInput("release", "records without a label", allowed)
         if prior is not None:
             if not self.takes_prior:
                 raise InvalidInput("class_descriptions", f"learner {self.name}", "learner discriminant for these")

@@ -100,7 +100,7 @@ class PairFit:
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """Mixture of k parts with independent columns; ``states`` are (k, s) shares for each column, the label last."""
+    """Mixture of k parts with independent columns; ``states`` are (k, s) shares for each column, any label last."""
 
     weights: Reals
     states: tuple[Reals, ...]
@@ -130,7 +130,7 @@ class _Numbers:
     def count(self) -> int:
         """Return how many numbers were released."""
         blocks, side, _ = self.second.shape
-        return int(blocks * side * (side + 1) // 2 + self.cross.size + self.counts.size)
+        return int(blocks * side * (side + 1) // 2 + (self.cross.size + self.counts.size) * (self.weights[1] > 0))
 
     def misfit(self, of: _Sums) -> tuple[float, _Sums]:
         """Sum of squares over the noise's variance, and half its slopes."""
@@ -177,6 +177,9 @@ class _Fit:
             n / max(std, 1e-6 * n)
             for std in (moments.noise_std_block, moments.noise_std_cross, moments.noise_std_counts)
         )
+        if self.classes == 1:
+            # Records without a label: nothing is released of labels.
+            cross = counts = 0.0
         # (K, b): the classes of each block of X'X.
         self.blocks = (
             np.ones((self.classes, 1), np.float32)
@@ -446,9 +449,9 @@ def fit_table(
             fit.take_clipping(seed + rounds)
         weights, within = fit.shares()
         found = fit.expected(weights, within)[0]
-        models.append(
-            TableModel(*_arrays(weights, within, fit.sizes), _pairs(fit, found, weights @ within, label), stiffness)
-        )
+        parts, states = _arrays(weights, within, fit.sizes)
+        states = states if fit.classes > 1 else states[:-1]
+        models.append(TableModel(parts, states, _pairs(fit, found, weights @ within, label), stiffness))
         if not models[-1].lost:
             break
         stiffness, done = stiffness / _LOOSER, total - _STEPS - rounds * _AGAIN_STEPS
@@ -479,7 +482,7 @@ def _halves(released: _Numbers, seed: int) -> tuple[_Numbers, _Numbers]:
     generator = np.random.default_rng(seed + 1)
 
     def noise(like: Floats, weight: float) -> Floats:
-        return generator.standard_normal(like.shape, np.float32) / np.float32(weight)
+        return generator.standard_normal(like.shape, np.float32) / np.float32(weight or np.inf)
 
     def symmetric(block: Floats) -> Floats:
         below = np.tril(noise(block, released.weights[0]) / np.float32(math.sqrt(2)), -1)
@@ -521,7 +524,8 @@ def _pairs(fit: _Fit, found: _Sums, whole: Floats, label: str) -> tuple[PairFit,
             # Off the diagonal of X'X noise has half the variance.
             noise = 1 / (math.sqrt(2) * weight * tops[i] * tops[j])
             pairs.append(_pair((names[j], names[i]), 2 * second[span, fit.spans[j]], noise))
-        pairs.append(_pair((names[i], label), cross[span], 1 / (released.weights[1] * tops[i])))
+        if fit.classes > 1:
+            pairs.append(_pair((names[i], label), cross[span], 1 / (released.weights[1] * tops[i])))
     return tuple(pairs)
 
 

@@ -134,15 +134,18 @@ def check_of_records(per_person: int | None) -> None:
 MOST_OF_ONE: Final = 65_536
 """Records of one person that count; of a person with more, so many of them at equal distances in the data."""
 
+ALL_RECORDS: Final = ("all records",)
+"""The one class of records without a label."""
+
 LONGEST_NAME: Final = 200
 """Characters of a class's name."""
 
 
 def check_classes(names: Sequence[Any]) -> None:
-    """Raise :class:`InvalidInput` unless these are two or more class names of one line of text each."""
+    """Raise :class:`InvalidInput` unless these are two or more class names, a line each, or :data:`ALL_RECORDS`."""
     if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in names):
         raise InvalidInput("classes", "other names", f"texts of at most {LONGEST_NAME} characters")
-    if len(names) < 2 or len(set(map(looks, names))) != len(names):
+    if (len(names) < 2 and tuple(names) != ALL_RECORDS) or len(set(map(looks, names))) != len(names):
         raise InvalidInput("classes", len(names), "at least two class names, all different")
     if not all("`" not in name and is_printable(name) for name in names):
         raise InvalidInput("classes", "names with characters that do not show", "printable names without `")

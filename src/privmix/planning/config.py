@@ -8,13 +8,14 @@ from typing import Any, Final, TypeVar
 
 from privmix.accounting.api import calibrate, guess_noise
 from privmix.accounting.pricing import budget_after_count, small_query_noise
+from privmix.designs.moments.plan import MOMENTS
 from privmix.mechanisms.plan import check_target
 from privmix.named import options_in
 from privmix.planning.theory import best_mixup_degree
 from privmix.plans.design import Design
 from privmix.plans.plan import Plan
 from privmix.plans.registry import check_options, check_unit, check_weights, design_named
-from privmix.plans.setting import Setting
+from privmix.plans.setting import Setting, unlabelled
 
 _Found = TypeVar("_Found")
 WHY: Final = "the least error of linear regression at n, T and the target (Li et al. 2022, Theorem 3.1, noise by PLD)"
@@ -107,6 +108,8 @@ class ReleaseConfig(Setting):
             design = kind(**options)
         check_unit(type(design), per_person)
         check_weights(design.name, design.weighs_persons, per_person, person_quantile)
+        if len(classes) == 1 and design.name != MOMENTS:
+            raise unlabelled(design.name)
         design.check(self)
         object.__setattr__(self, "design", design)
 

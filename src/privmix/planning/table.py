@@ -185,7 +185,7 @@ def untold_note(columns: Sequence[TableColumn]) -> tuple[str, ...]:
 
 def has_pairs(plan: Plan) -> bool:
     """Whether what the plan releases holds second moments: of a table, every pair of its columns."""
-    return {"second", "cross"} <= plan.noise_std.keys()
+    return {"second", *(["cross"] if plan.num_classes > 1 else [])} <= plan.noise_std.keys()
 
 
 def few_for_noise(plan: Plan, epsilon: float, delta: float) -> str | None:
@@ -196,10 +196,12 @@ def few_for_noise(plan: Plan, epsilon: float, delta: float) -> str | None:
     noise, share = 1 / gdp_mu(epsilon, delta), plan.records / plan.num_classes
     if share >= _FEW * noise:
         return None
+    several = plan.num_classes > 1
     return (
-        f"{plan.records:,} {plan.counted} in {plan.num_classes:,} classes are few for epsilon {exact(epsilon)}: a "
-        f"class has {share:.3g} on average, and the noise in one released sum is worth {noise:.2g} of them or more. "
-        "Little can be learnt from it: release more records, fewer classes, or at a larger epsilon"
+        f"{plan.records:,} {plan.counted}{f' in {plan.num_classes:,} classes' * several} are few for epsilon "
+        f"{exact(epsilon)}: {f'a class has {share:.3g} on average, and ' * several}the noise in one released sum is "
+        f"worth {noise:.2g} of them or more. Little can be learnt from it: release more records, "
+        f"{'fewer classes, ' * several}or at a larger epsilon"
     )
 
 
@@ -221,7 +223,10 @@ def forecast_table(plan: Plan, columns: Sequence[TableColumn], *, label: str = "
     classes = TableColumn(label, len(plan.classes))
     if not told:
         raise InvalidInput("columns", 0, "a column of categories or bins: ranges have no shares to forecast")
-    both, of = [*told, classes], math.comb(len(told) + 1, 2)
+    both = [*told, *([classes] if classes.states > 1 else [])]
+    of = math.comb(len(both), 2)
+    if not of:
+        return None
     places: Iterable[tuple[int, int]] = combinations(range(len(both)), 2)
     if of > _MOST_PAIRS:
         # The same pairs for every plan, so that plans compare.
@@ -245,7 +250,7 @@ def _noise(plan: Any, columns: Sequence[TableColumn]) -> tuple[float, float] | N
         length = math.sqrt(max(1 - float(np.mean([np.square(_uneven(one.states)).sum() for one in columns])), _SAME))
     kept = min(1.0, plan.final_clip_norm / length)
     block = used * plan.noise_std["second"] / plan.records / kept**2
-    cross = math.sqrt(used) * plan.noise_std["cross"] / plan.records / kept
+    cross = math.sqrt(used) * plan.noise_std.get("cross", 0.0) / plan.records / kept
     blocks = math.prod(plan.part("second").shape[:-2])
     if blocks == 1:
         return block / math.sqrt(2), cross

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from privmix.accounting.base import PrivacyCost
 from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian
@@ -16,7 +16,7 @@ from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.plan import MOST_OF_ONE, ClassNames, relation_of, unit_of
 from privmix.mechanisms.private_count import RECORD_COUNTS, most_units, query_noise
 from privmix.mechanisms.sampling import Sampler
-from privmix.plans.setting import check_declared, check_quantile
+from privmix.plans.setting import check_declared, check_quantile, unlabelled
 from privmix.rounding import exact
 from privmix.shown import Bars, Shown
 
@@ -42,6 +42,8 @@ class BasePlan(Shown):
     per_person: Annotated[int, Whole(1, MOST_OF_ONE, plain=True)] | None = used(None)
     person_quantile: Share | None = used(None)
 
+    needs_labels: ClassVar[bool] = True
+
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         # A dataclass writes a representation of all fields, unless its class has one.
@@ -50,6 +52,8 @@ class BasePlan(Shown):
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.num_classes == 1 and self.needs_labels:
+            raise unlabelled(self.design)
         if (self.epsilon is None) != (self.delta is None):
             raise InvalidInput("plan epsilon, delta", (self.epsilon, self.delta), "both or neither")
         check_declared(self.records_declared, self.records_noise_multiplier)

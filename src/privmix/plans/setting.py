@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Choice, Count, Number, Positive, Share, Whole, check_fields
+from privmix.mechanisms.plan import check_classes
 
 CENTRES: Final = ("private", "none")
 
@@ -56,8 +57,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
-            raise InvalidInput("classes", len(self.classes), "at least two class names, all different")
+        check_classes(self.classes)
         check_declared(self.records_declared, self.records_noise_multiplier)
         check_quantile(self.person_quantile, self.per_person, self.records_noise_multiplier)
         check_channels(self.channels, self.dim)
@@ -81,6 +81,11 @@ class Setting:
             "per_person": self.per_person,
             "person_quantile": self.person_quantile,
         }
+
+
+def unlabelled(design: str) -> InvalidInput:
+    """Return the error for records without a label and a design that needs labels."""
+    return InvalidInput("design", design, "moments (or auto): the other designs need a label")
 
 
 def check_channels(channels: int, dim: int) -> None:

@@ -140,6 +140,8 @@ class SecondMoments(Released):
 
     def known_shares(self, label_offset: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the same, and (K,) squared relative errors of them."""
+        if len(self.label_sums) == 1:
+            return np.ones(1), np.zeros(1)
         told = self.label_sums.astype(np.float64) / self.records + label_offset
         return estimated_shares(told, self.noise_std_counts / self.records)
 
@@ -155,6 +157,10 @@ class SecondMoments(Released):
     @classmethod
     def of(cls, plan: Any, arrays: Arrays) -> Self:
         noise = {f"noise_std_{one.known_as}": one.noise_std for one in plan.parts if one.name in arrays}
+        if plan.num_classes == 1:
+            # Zeros without noise stand for what records without a label do not have.
+            arrays = {**arrays, "cross": np.zeros((plan.dim, 1), np.float32), "label_sums": np.zeros(1, np.float32)}
+            noise |= {"noise_std_cross": 0.0, "noise_std_counts": 0.0}
         facts: dict[str, Any] = {"records": plan.records, **noise, **cls.derived(plan, arrays), **arrays}
         return cls(**facts)
 
@@ -201,7 +207,7 @@ def shares_in_words(plan: Any, beside: Any) -> tuple[str, ...]:
     """Return sizes of the classes by released label sums, in words; empty where a release does not show them."""
     # Label sums less their offset do not show how many records there are: without an exact count shares are unknown.
     loose = plan.records_declared or plan.records_noise_multiplier is not None or plan.per_person is not None
-    if loose or not isinstance(beside, SecondMoments):
+    if loose or not isinstance(beside, SecondMoments) or len(plan.classes) == 1:
         return ()
     told = beside.label_sums.astype(np.float64) / beside.records
     shares = np.clip(told - told.mean() + 1 / len(told), 0, 1)

@@ -114,9 +114,12 @@ def data_card(
     table = table and certificate["extractor"].get("name") == "tabular"
     learner = made_by(plan).learner
     sample = _SAMPLE + _ROWS * any(item["file"] == "rows.csv" for item in certificate["files"])
-    use = _names(certificate, plan.dim) + _use(learner) + sample * table + _plain(plan, certificate) * plain
+    labelled = plan.num_classes > 1
+    use = _use(learner) if labelled else "## How to use it\n"
+    use = _names(certificate, plan.dim) + use + sample * table + _plain(plan, certificate) * plain
     about, choice = about_of(certificate), certificate.get("choice")
-    classes = ", ".join(f"`{name}`" for name in plan.classes)
+    classes = f"Classes in order: {', '.join(f'`{name}`' for name in plan.classes)}.\n" * labelled
+    expected = _baseline(plan, choice, titled, shares) if labelled and baseline and not before else ""
     kind = f"A differentially private release (design: {plan.design})"
     if not titled:
         kind = "A differentially private mixup release"
@@ -146,11 +149,10 @@ The questions are those of {SOURCE}.
 ## What the rows are
 
 {rows}
-Classes in order: {classes}.
-{_preparation(plan)}
+{classes}{_preparation(plan)}
 {_use_before(learner) if before else use}
 Training as often as you like costs no further privacy.
-{_baseline(plan, choice, titled, shares) if baseline and not before else ""}{_choice(choice)}"""
+{expected}{_choice(choice)}"""
 
 
 def _use_before(learner: str) -> str:
@@ -228,6 +230,11 @@ it met; what three columns have in common is in no released number.
 """
 
 
+_ROWS_READ: Final = (
+    'x, y = (np.stack(rows[name].to_numpy()) for name in ("x", "y"))  # a row of features, a row of classes'
+)
+
+
 def _plain(plan: Plan, certificate: Mapping[str, Any]) -> str:
     """Program that reads the release without privmix; no text in it is the owner's."""
     names = 'names = json.loads((folder / "certificate.json").read_text())["feature_names"]\n'
@@ -249,7 +256,7 @@ import pyarrow.parquet as pq
 
 folder = Path("THIS_FOLDER")
 {names if certificate.get("feature_names") else ""}rows = pq.read_table(folder / "data")
-x, y = (np.stack(rows[name].to_numpy()) for name in ("x", "y"))  # a row of features, a row of classes
+{_ROWS_READ if plan.num_classes > 1 else 'x = np.stack(rows["x"].to_numpy())'}
 {centre if plan.centred else ""}
 
 def clip(records, bound):
@@ -319,7 +326,8 @@ def _preparation(plan: Plan) -> str:
             f"Each record was clipped to norm {plan.clip_norm:g}, the mean subtracted, "
             f"and the rest clipped to {plan.residual_clip_norm:g}; do the same to new records.\n"
         )
-    return f"\nEach record was clipped to norm {plan.clip_norm:g}; do the same to records you classify.\n"
+    records = "records you classify" if plan.num_classes > 1 else "new records"
+    return f"\nEach record was clipped to norm {plan.clip_norm:g}; do the same to {records}.\n"
 
 
 def _baseline(plan: Plan, choice: Mapping[str, Any] | None, titled: bool, shares: Sequence[str]) -> str:

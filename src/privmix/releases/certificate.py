@@ -283,7 +283,7 @@ def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> lis
     return [
         f"The guarantee is for {relation}. {unit.others}",
         _count_statement(plan),
-        "The class list, shapes, clipping bounds, rates, degree and number of rows are public constants.",
+        f"{'The class list, shapes' if plan.num_classes > 1 else 'Shapes'}, clipping bounds, rates, degree and number of rows are public constants.",
         *statements_of(extractor),
         *made_by(plan).statements,
         ledger_statement(

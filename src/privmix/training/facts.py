@@ -65,6 +65,9 @@ class ModelFacts:
     def __post_init__(self) -> None:
         check_fields(self)
         check_classes(self.classes)
+        if len(self.classes) == 1:
+            allowed = "the name of the label column: a model needs a label, a table without one `privmix release`"
+            raise InvalidInput("label", None, allowed)
         if not 0 < len(self.input_shape) <= _MOST_AXES:
             raise InvalidInput("input_shape", len(self.input_shape), f"1 to {_MOST_AXES} sizes")
         for size in self.input_shape:

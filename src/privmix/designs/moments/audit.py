@@ -46,7 +46,8 @@ def moments_noises(
 def widened(plan: M) -> M:
     """Return the plan with other numbers of features and classes, for more noise a run."""
     # Noise of other label parts is in other units: a label's norm depends on the number of classes.
-    names = plan.classes + tuple(f"{number} more" for number in range(SIDE - plan.num_classes))
+    more = range(SIDE - plan.num_classes if plan.num_classes > 1 else 0)
+    names = plan.classes + tuple(f"{number} more" for number in more)
     return replace(plan, dim=SIDE, classes=names, rows=1)
 
 
@@ -58,7 +59,8 @@ def reduced(plan: M) -> tuple[M, int]:
     """Return the plan of the audit, with a feature for each of its trials, and their number."""
     check_room(plan)
     width = 1 if plan.centred else MOST_TRIALS
-    names = plan.classes if plan.centred else tuple(str(number) for number in range(width + 1))
+    kept = plan.centred or plan.num_classes == 1
+    names = plan.classes if kept else tuple(str(number) for number in range(width + 1))
     small = replace(plan, dim=width, classes=names, rows=1)
     assert small.event == plan.event, "what runs is not what is audited"
     return small, width
@@ -83,12 +85,13 @@ class MomentsCase(AddRemoveCase[MomentsPlan]):
     ) -> list[tuple[Scores, float, float]]:
         """For each part (trials,) what it shows of a canary, what one adds, and the noise; bystanders taken off."""
         plan, bound = self.plan, self.plan.final_clip_norm
-        own, other, overlap = self._canary(transform), 0.0, 0.0
-        labels = np.eye(plan.num_classes)[: self.trials] - plan.label_offset
-        if plan.centred:
-            overlap = label_overlap(plan)
-            other = float(self.contribution(transform, self._others()[0])[0, 0])
+        own = self._canary(transform)
+        other = float(self.contribution(transform, self._others()[0])[0, 0]) if plan.centred else 0.0
         squares = self._squares(found, others * (other * bound) ** 2) / bound**2
+        if plan.num_classes == 1:
+            return [(squares, own**2, plan.second_noise_multiplier)]
+        labels = np.eye(plan.num_classes)[: self.trials] - plan.label_offset
+        overlap = label_overlap(plan) if plan.centred else 0.0
         cross = (found.cross * labels).sum(axis=1) / (bound * plan.label_norm**2) - others * other * overlap
         counts = labels @ found.label_sums / plan.label_norm**2 - others * overlap
         return [

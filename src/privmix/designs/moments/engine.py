@@ -224,14 +224,16 @@ class MomentSums:
     def released(self, streams: SecretStreams, second: NDArray[np.float32] | None = None) -> SecondMoments:
         """Add the noise, once, and scale; ``second`` is the released X'X where it was made in panels."""
         plan, step = self._plan, self._lattice.step
+        arrays = {plan.part("second").name: self._noisy_second(streams) if second is None else second}
+        if plan.num_classes == 1:
+            return self.released_as.of(plan, arrays)
         cross, counts = self._linear()
         with streams.lent("cross moment noise") as generator:
             std = plan.label_norm * plan.cross_noise_multiplier / step**2
             cross_noise = gaussian_on_lattice(generator, cross.shape, std)
         with streams.lent("label sum noise") as generator:
             count_noise = gaussian_on_lattice(generator, counts.shape, plan.noise_std["counts"] / step)
-        arrays = {
-            plan.part("second").name: self._noisy_second(streams) if second is None else second,
+        arrays |= {
             "cross": ((cross + cross_noise) * plan.part("cross").unit).astype(np.float32),
             "label_sums": ((counts + count_noise) * plan.part("counts").unit).astype(np.float32),
         }

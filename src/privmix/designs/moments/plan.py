@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from privmix.errors import InvalidInput
-from privmix.fields import Share
+from privmix.fields import Fraction, Share
 from privmix.options import described, option
 from privmix.plans.design import BOTH
 from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
@@ -40,6 +40,8 @@ class MomentsPlan(SumPlan):
     at most C^2. X'X is symmetric: its upper triangle with the off-diagonal entries times sqrt(2) is a vector of the
     same norm. So off-diagonal entries need noise of C^2 s_xx / sqrt(2) only, and diagonal ones of C^2 s_xx.
 
+    Records without a label are of one class. Then X'X is all that is released: both shares are 0 and s_xx is s.
+
     Formal guarantees:
         * every field is a public constant: no value depends on a private row;
         * one record changes X'X by at most C^2 (Frobenius), X'Y by at most C B and Y'1 by at most B, to which the
@@ -52,13 +54,17 @@ class MomentsPlan(SumPlan):
         count_share: share that the label sums get.
     """
 
-    label_share: Share
-    count_share: Share
+    label_share: Fraction
+    count_share: Fraction
 
     made_by: ClassVar[str] = MOMENTS
+    needs_labels: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("label_share", "count_share"):
+            if (getattr(self, name) == 0) is not (self.num_classes == 1):
+                raise InvalidInput(name, getattr(self, name), "above 0, and 0 for records without a label")
         if self.dim > LARGEST_DIM:
             allowed = f"at most {LARGEST_DIM} features for design {MOMENTS}: `project` makes fewer of them"
             raise InvalidInput("dim", self.dim, allowed)
@@ -78,37 +84,38 @@ class MomentsPlan(SumPlan):
     @property
     def arrays(self) -> tuple[ReleasedArray, ...]:
         bound, label, step, growth = self.final_clip_norm, self.label_norm, 2.0**-self.lattice_bits, self.growth
-        return (
-            Part(
-                name="second",
-                words="second moments",
-                meaning="X'X, lower triangle by rows",
-                shape=(self.dim, self.dim),
-                bound=bound**2,
-                noise_std=bound**2 * self.second_noise_multiplier * growth,
-                unit=step**2 * bound**2,
-                symmetric=True,
-            ),
-            Part(
-                name="cross",
-                words="cross moments",
-                meaning="X'Y",
-                shape=(self.dim, self.num_classes),
-                bound=bound * label,
-                noise_std=bound * label * self.cross_noise_multiplier * growth,
-                unit=step**2 * bound,
-            ),
-            Part(
-                name="label_sums",
-                key="counts",
-                words="label sums",
-                meaning="column sums of Y",
-                shape=(self.num_classes,),
-                bound=label,
-                noise_std=label * self.count_noise_multiplier * growth,
-                unit=step,
-            ),
+        second = Part(
+            name="second",
+            words="second moments",
+            meaning="X'X, lower triangle by rows",
+            shape=(self.dim, self.dim),
+            bound=bound**2,
+            noise_std=bound**2 * self.second_noise_multiplier * growth,
+            unit=step**2 * bound**2,
+            symmetric=True,
         )
+        if self.num_classes == 1:
+            return (second,)
+        cross = Part(
+            name="cross",
+            words="cross moments",
+            meaning="X'Y",
+            shape=(self.dim, self.num_classes),
+            bound=bound * label,
+            noise_std=bound * label * self.cross_noise_multiplier * growth,
+            unit=step**2 * bound,
+        )
+        label_sums = Part(
+            name="label_sums",
+            key="counts",
+            words="label sums",
+            meaning="column sums of Y",
+            shape=(self.num_classes,),
+            bound=label,
+            noise_std=label * self.count_noise_multiplier * growth,
+            unit=step,
+        )
+        return (second, cross, label_sums)
 
 
 def lattice_bits(setting: Setting, noise_multiplier: float, least_share: float) -> int:
@@ -153,14 +160,20 @@ class Moments(SumDesign[MomentsPlan]):
     def constants(
         self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
     ) -> dict[str, Any]:
-        least = min(1 - self.label_share, self.label_share) * (1 - self.count_share)
+        label_share, count_share = float(self.label_share), float(self.count_share)
+        if len(setting.classes) == 1:
+            if (label_share, count_share) != (type(self).label_share, type(self).count_share):
+                allowed = "no value without a label: X'X has the whole budget"
+                raise InvalidInput("label_share, count_share", (label_share, count_share), allowed)
+            label_share = count_share = 0.0
+        least = min(1 - label_share, label_share or 1) * (1 - count_share)
         return {
             "design": self.name,
             "rows": setting.rows or min(setting.records, SAMPLED_ROWS),
             "noise_multiplier": float(noise_multiplier),
             "lattice_bits": lattice_bits(setting, noise_multiplier, least),
-            "label_share": float(self.label_share),
-            "count_share": float(self.count_share),
+            "label_share": label_share,
+            "count_share": count_share,
             **setting.shared(centre_noise_multiplier),
         }
 
@@ -176,13 +189,22 @@ class Moments(SumDesign[MomentsPlan]):
 
     @classmethod
     def mechanism(cls, plan: MomentsPlan, multiplier: str) -> str:
+        what = "Second moments, cross moments and label sums" if plan.num_classes > 1 else "Second moments"
         return (
-            f"Second moments, cross moments and label sums of all records in one query with Gaussian noise, "
+            f"{what} of all records in one query with Gaussian noise, "
             f"{multiplier} times what adding one record can change."
         )
 
     @classmethod
     def card(cls, plan: MomentsPlan, extractor: str) -> str:
+        if plan.num_classes == 1:
+            return f"""`moments.safetensors` holds the released second moments of all records' `{extractor}` features X:
+
+{cls.table(plan.arrays)}
+
+The {plan.rows} rows (column `x`, {plan.dim} float32; `y` is a constant) are no records and no averages of them: they
+are samples of a Gaussian that has these moments.
+"""
         return f"""`moments.safetensors` holds the released second moments of all records' `{extractor}` features X and one-hot labels
 minus {plan.label_offset:.6g}, Y:
 
@@ -198,6 +220,8 @@ Gaussian mixture that has these moments, for classifiers that want rows.
 
     @classmethod
     def shown(cls, plan: MomentsPlan) -> dict[str, str]:
+        if plan.num_classes == 1:
+            return {"sampled rows": f"{plan.rows:,}", "budget": "all to X'X"}
         shares = f"{(1 - plan.label_share):.0%} to X'X, {plan.label_share:.0%} to X'Y; {plan.count_share:.0%} before"
         return {"sampled rows": f"{plan.rows:,}", "budget": shares + " to label sums"}
 
@@ -226,6 +250,7 @@ class ClassMomentsPlan(MomentsPlan):
     """
 
     made_by: ClassVar[str] = CLASS_MOMENTS
+    needs_labels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

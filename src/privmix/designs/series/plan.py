@@ -55,6 +55,7 @@ class SeriesPlan(MomentsPlan):
     counts: Annotated[tuple[int, ...], By(_check_counts, [], [0], ["1"], [1.5])]
 
     made_by: ClassVar[str] = MOMENTS_SERIES
+    needs_labels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
