@@ -15,6 +15,7 @@ from privmix.audits import empty_runs
 from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, PureNoise, release_noises
 from privmix.designs.moments import engine as moments_engine
 from privmix.engine import rows as engine
+from privmix.mechanisms.plan import ALL_RECORDS
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.plan import Plan
@@ -37,6 +38,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "random-weight": {"design": "random-weight", "max_weight": 0.5},
     "gaussian-mixing": {"design": "gaussian-mixing"},
     "moments": {"design": "moments"},
+    "moments-no-label": {"design": "moments", "classes": ALL_RECORDS},
     "moments-series": {"design": "moments-series", "steps": 3},
     "merf": {"design": "merf", "frequencies": 64},
     "hermite": {"design": "hermite", "order": 4, "pairs": 3, "pair_order": 4},
@@ -142,10 +144,11 @@ def test_every_figure_is_one_of_the_certificate(name: str, classes: int) -> None
         assert noise.certified == content[group][field] / (2**0.5 if divided else 1), noise
 
 
-LAPLACES = [("features", "laplace", "feature noise"), ("labels", "laplace", "label noise")]
+MORE = [("features", "laplace", "feature noise"), ("labels", "laplace", "label noise")]
+MORE += [(name, "moments-no-label", NOISES[name][1]) for name in NOISES if NOISES[name][0] == "moments"][:2]
 
 
-@pytest.mark.parametrize(("name", "design", "purpose"), [*((name, *NOISES[name]) for name in NOISES), *LAPLACES])
+@pytest.mark.parametrize(("name", "design", "purpose"), [*((name, *NOISES[name]) for name in NOISES), *MORE])
 def test_95_hundredths_of_a_noise_are_caught(
     name: str, design: str, purpose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from privmix.engine.records import PersonTiles
 from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.persons import Givers, RecordWeights
+from privmix.mechanisms.plan import ALL_RECORDS
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.plan import Plan
@@ -52,6 +53,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "full-batch-twice": {"design": "classwise", "full_batch": True, "rows": 6},
     "moments": {"design": "moments", "centre": "none"},
     "moments-centred": {"design": "moments"},
+    "moments-no-label": {"design": "moments", "centre": "none", "classes": ALL_RECORDS},
     "class-moments": {"design": "class-moments", "centre": "none"},
     "class-moments-centred": {"design": "class-moments"},
     "two-stage": {"design": "two-stage", "centre": "none"},
@@ -63,7 +65,7 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 # Designs that weigh persons by their records take a K.
 WEIGHING = {name for name in PLANS if "means" in name or "full-batch" in name} | {
-    *("moments", "moments-centred", "class-moments", "class-moments-centred"),
+    *("moments", "moments-centred", "moments-no-label", "class-moments", "class-moments-centred"),
     *("two-stage", "two-stage-centred", "three-stage"),
     *("gaussian-mixing", "merf", "hermite"),
 }
@@ -72,16 +74,17 @@ every_plan = pytest.mark.parametrize("name", PLANS)
 
 
 def plan_of(name: str, *, count: int, dim: int, per_person: int = 1, **changes: Any) -> Plan:
-    options = {"rows": 12, "per_person": per_person, **PLANS[name], **changes}
+    options = {"rows": 12, "per_person": per_person, "classes": CLASSES, **PLANS[name], **changes}
     if options.get("design") in WITHOUT_DEGREE or options.get("full_batch"):
         options.pop("mixup_degree", None)
     else:
         options.setdefault("mixup_degree", max(1, count // 3))
-    return ReleaseConfig(records=count, dim=dim, classes=CLASSES, **options).with_noise(1.0)
+    return ReleaseConfig(records=count, dim=dim, **options).with_noise(1.0)
 
 
 def measured(plan: Plan, records: PrivateRecords, position: int) -> dict[str, QuerySensitivity]:
     own = records.of_unit(position)
+    records = replace(records, labels=records.labels % plan.num_classes)
     replacement = None
     if plan.adjacency is Adjacency.REPLACE_ONE:
         replacement = (-records.features[own[0]], (int(records.labels[own[0]]) + 1) % 3)

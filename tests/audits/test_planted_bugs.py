@@ -19,6 +19,7 @@ from privmix.engine import rows as engine
 from privmix.engine import tiles
 from privmix.engine.rows import PrivateRecords, ReleaseEngine
 from privmix.mechanisms.membership import Membership, offsets_of
+from privmix.mechanisms.plan import ALL_RECORDS
 from privmix.mechanisms.sampling import AllocationSampling, PoissonSampling, Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
@@ -52,6 +53,7 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "random-weight": ({"design": "random-weight", "centre": "none", **ALONE}, 2000),
     "gaussian-mixing": ({"design": "gaussian-mixing", "centre": "none"}, 8000),
     "moments": ({"design": "moments", "centre": "none"}, 8000),
+    "moments-no-label": ({"design": "moments", "centre": "none", "classes": ALL_RECORDS}, 8000),
     "class-moments": ({"design": "class-moments", "centre": "none"}, 8000),
     "moments-series": ({"design": "moments-series", "steps": 3, "centre": "none"}, 8000),
     "merf": ({"design": "merf"}, 8000),
@@ -196,6 +198,7 @@ def test_noise_of_one_tile_for_all_is_caught() -> None:
     "random-weight",
     "gaussian-mixing",
     "moments",
+    "moments-no-label",
     "class-moments",
     "two-stage",
 )

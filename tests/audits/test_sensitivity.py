@@ -20,6 +20,7 @@ from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine import rows as engine
 from privmix.engine import tiles
 from privmix.engine.rows import PrivateRecords, ReleaseEngine
+from privmix.mechanisms.plan import ALL_RECORDS
 from privmix.mechanisms.sampling import AllocationSampling
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
@@ -61,6 +62,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "gaussian-mixing": {"design": "gaussian-mixing"},
     "moments": {"design": "moments", "centre": "none"},
     "moments-centred": {"design": "moments"},
+    "moments-no-label": {"design": "moments", "centre": "none", "classes": ALL_RECORDS},
+    "moments-no-label-centred": {"design": "moments", "classes": ALL_RECORDS},
     "class-moments": {"design": "class-moments", "centre": "none"},
     "class-moments-centred": {"design": "class-moments"},
     "moments-series": {"design": "moments-series", "steps": 4},
@@ -76,8 +79,8 @@ VALUES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-3, 3e38, -3e38, 1e-45, 1e20, 
 
 
 def plan_of(name: str, *, count: int, dim: int, noise: float = 1.0, **changes: Any) -> Plan:
-    choices = own_options({"mixup_degree": count // 3, "rows": 12, **PLANS[name], **changes})
-    return ReleaseConfig(records=count, dim=dim, classes=CLASSES, **choices).with_noise(noise)
+    choices = own_options({"mixup_degree": count // 3, "rows": 12, "classes": CLASSES, **PLANS[name], **changes})
+    return ReleaseConfig(records=count, dim=dim, **choices).with_noise(noise)
 
 
 def worst_plan(name: str, **changes: Any) -> Plan:
@@ -100,7 +103,7 @@ def measured(
     replacement = None
     if plan.adjacency is Adjacency.REPLACE_ONE:
         replacement = (-features[position], (int(labels[position]) + 1) % 3)
-    records = PrivateRecords(features, labels)
+    records = PrivateRecords(features, labels % plan.num_classes)
     found = release_sensitivity(plan, records, position, replacement=replacement, seed=position, make=make)
     return {one.query: one for one in found}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +16,13 @@ from privmix.designs.moments import engine as moments_engine
 from privmix.designs.moments.engine import MomentsEngine, MomentSums, row_panels
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
+from privmix.mechanisms.plan import ALL_RECORDS
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
+from privmix.plans.named import plan_from_dict
+from privmix.plans.registry import all_designs
 from privmix.publication.dataset import RecordTransform
-from privmix.publication.second_moments import SecondMoments, sample_rows
+from privmix.publication.second_moments import SecondMoments, sample_rows, to_arrays
 from tests.mechanisms.statistics import Z_LIMIT
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, TARGET, make_plan, make_records, release
@@ -153,6 +157,60 @@ def test_the_price_is_that_of_the_mean_and_the_query() -> None:
     assert plan.event == Composed((Gaussian(plan.centre_noise_multiplier), Gaussian(plan.noise_multiplier)))
     cost = epsilon(plan.event, TARGET[1]).epsilon
     assert TARGET[0] * 0.995 <= cost <= TARGET[0]
+
+
+def unlabelled(dim: int = 7, **choices: Any) -> MomentsPlan:
+    plan = ReleaseConfig(600, dim, ALL_RECORDS, "moments", **choices).calibrate(*TARGET)
+    assert isinstance(plan, MomentsPlan)
+    return plan
+
+
+@pytest.mark.parametrize("centre", ["none", "private"])
+def test_without_a_label_the_whole_query_is_of_second_moments(centre: str) -> None:
+    plan = unlabelled(centre=centre)
+    assert [one.name for one in plan.arrays] == ["second"]
+    assert plan.second_noise_multiplier == plan.noise_multiplier
+    assert plan.noise_std == {"second": plan.final_clip_norm**2 * plan.noise_multiplier}
+    assert plan_from_dict(plan.to_dict()) == plan
+    assert plan.event == moments_plan(centre=centre).event
+
+
+def test_labels_change_nothing_that_is_released_without_a_label() -> None:
+    """Nor are there other numbers than X'X, its mean and rows of it."""
+    plan, x = unlabelled(), make_records().features
+    made = release(plan, PrivateRecords(x, np.zeros(len(x), np.int64)))
+    assert made.moments is not None
+    assert not made.moments.cross.any()
+    assert not made.moments.label_sums.any()
+    assert (made.moments.noise_std_cross, made.moments.noise_std_counts) == (0, 0)
+    assert made.moments.class_shares(plan.label_offset).tolist() == [1]
+    assert len(np.unique(made.y)) == 1
+    assert to_arrays(plan, made.moments).keys() == {"second"}
+    spread = made.moments.second / made.moments.records
+    assert np.abs(made.x.T @ made.x / len(made.x) - spread).max() < 0.3 * np.abs(spread).max()
+
+
+@pytest.mark.parametrize("name", ["label_share", "count_share"])
+def test_shares_are_nought_without_a_label_alone(name: str) -> None:
+    for plan in (unlabelled(), moments_plan()):
+        with refuses(name):
+            replace(plan, **{name: 0.1 if plan.num_classes == 1 else 0.0})
+    with refuses("label_share, count_share"):
+        unlabelled(**{name: 0.3})
+
+
+@pytest.mark.parametrize("design", [kind.name for kind in all_designs() if kind.name != "moments"])
+def test_other_designs_need_a_label(design: str) -> None:
+    with refuses("design") as caught:
+        ReleaseConfig(600, 7, ALL_RECORDS, design)
+    assert "moments" in caught.value.allowed
+    with refuses("design"):
+        replace(make_plan(design=design), classes=ALL_RECORDS)
+
+
+def test_one_class_has_no_other_name() -> None:
+    with refuses("classes"):
+        ReleaseConfig(600, 7, ("all",), "moments")
 
 
 def noise_of(scale: float) -> dict[str, float]:

@@ -202,3 +202,21 @@ def test_a_declared_count_that_is_no_count_changes_no_share() -> None:
     declared = replace(found, records=5 * RECORDS // 4)
     model = fit_table(declared, 0.5, transform, columns(), label="label", free_total=True)
     assert furthest(model.sample(RECORDS, np.random.default_rng(0)), table()) < 0.06
+
+
+def test_without_a_label_columns_are_fitted_alone() -> None:
+    """The zeros that stand for labels weigh nothing: the fit is the same with other numbers there."""
+    rows = table()
+    found, transform = moments(rows, 20.0)
+    alone = {"cross": np.zeros((9, 1), np.float32), "label_sums": np.zeros(1, np.float32)}
+    bare = replace(found, **alone, noise_std_cross=0.0, noise_std_counts=0.0)
+    fitted = [
+        fit_table(replace(bare, cross=bare.cross + shift, label_sums=bare.label_sums + shift), 0.0, transform,
+                  columns(), label="")
+        for shift in (0, 5)
+    ]  # fmt: skip
+    assert all((one == other).all() for one, other in zip(fitted[0].states, fitted[1].states, strict=True))
+    assert [pair.columns for pair in fitted[0].pairs] == [("c0", "c1"), ("c0", "c2"), ("c1", "c2")]
+    drawn = fitted[0].sample(RECORDS, np.random.default_rng(0))
+    assert drawn.shape == (RECORDS, 3)
+    assert np.abs(pair_shares(drawn, 0, 1) - pair_shares(rows, 0, 1)).sum() / 2 < 0.03

@@ -150,12 +150,13 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
         if self.dry_run:
             return None
         label = self.as_columns().label
-        named = "" if label is None else f" --label-column {shlex.quote(label)}"
+        if label is None:
+            return f"privmix sample {shlex.quote(str(self.out))} --out rows.csv"
         learn, rows = (
             f"privmix fit {shlex.quote(str(self.out))} --out MODEL",
-            f"privmix sample {shlex.quote(str(self.out))} --out rows.csv{named}",
+            f"privmix sample {shlex.quote(str(self.out))} --out rows.csv --label-column {shlex.quote(label)}",
         )
-        if self.goal == TABLE or label is None:
+        if self.goal == TABLE:
             return rows
         of_table = found.certificate["extractor"]["name"] == "tabular"
         return f"{learn}, or {rows} for rows of the table" if of_table else learn

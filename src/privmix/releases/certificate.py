@@ -280,10 +280,11 @@ def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> lis
         "add_remove": f"adding or removing {unit.changed}",
         "replace_one": f"replacing {unit.changed} by another",
     }[plan.adjacency.value]
+    known = "The class list, shapes" if plan.num_classes > 1 else "Shapes"
     return [
         f"The guarantee is for {relation}. {unit.others}",
         _count_statement(plan),
-        f"{'The class list, shapes' if plan.num_classes > 1 else 'Shapes'}, clipping bounds, rates, degree and number of rows are public constants.",
+        f"{known}, clipping bounds, rates, degree and number of rows are public constants.",
         *statements_of(extractor),
         *made_by(plan).statements,
         ledger_statement(

@@ -1,0 +1,150 @@
+"""A table without a label, from a CSV file to rows, from the command line."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import privmix as pm
+from privmix.designs.moments import MomentsPlan
+from privmix.errors import InvalidInput
+from tests.cli.helpers import SECRET, privmix, refused
+from tests.refusals import refuses
+
+# Thresholds of a random result hold for these keys: no run fails by chance.
+pytestmark = pytest.mark.usefixtures("fixed_keys")
+
+COLUMNS = ("--number", "age=0:100:4", "--number", "income=0:80:4", "--category", "ward=a,b,c", "--ignore", "name,who")
+NO_LABEL = ("--label-column", "none")
+BUDGET = ("--epsilon", "4", "--delta", "1e-5")
+
+
+def survey(count: int = 1500) -> pandas.DataFrame:
+    rng = np.random.default_rng(0)
+    age = rng.integers(20, 90, count)
+    income = np.clip(age * 0.7 + rng.normal(0, 8, count), 0, 80).round(1)
+    who = np.arange(count) // 2
+    return pandas.DataFrame(
+        {"age": age, "income": income, "ward": rng.choice(list("abc"), count), "name": SECRET, "who": who}
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the table, its specification and a release."""
+    folder = tmp_path_factory.mktemp("survey")
+    survey().to_csv(folder / "survey.csv", index=False)
+    drafted = privmix("spec", str(folder / "survey.csv"), "--out", str(folder / "spec.json"), *NO_LABEL, *COLUMNS)
+    assert drafted.code == 0, drafted.err
+    made = privmix("release", *data_of(folder), *BUDGET, "--with-rows", "60", "--out", str(folder / "REL"),
+                   "--ledger", str(folder / "budget.ledger"), "--dataset", "survey")  # fmt: skip
+    if made.code:
+        begun = privmix("ledger", "open", str(folder / "budget.ledger"), "--dataset", "survey", *BUDGET)
+        assert begun.code == 0, (made.err, begun.err)
+    assert made.code == 0, made.err
+    assert "privmix fit" not in made.out
+    return folder
+
+
+def data_of(folder: Path) -> tuple[str, ...]:
+    return "--data", str(folder / "survey.csv"), "--features", f"tabular:{folder / 'spec.json'}", *NO_LABEL
+
+
+def test_every_column_is_drafted_and_checked(place: Path) -> None:
+    columns = json.loads((place / "spec.json").read_text())
+    assert list(columns) == ["age", "income", "ward", "name", "who"]
+    found = privmix("check", *data_of(place)[1:])
+    assert found.code == 0, found.err
+    assert "every record fits" in found.out
+    assert "class" not in found.out
+
+
+def test_the_files_hold_second_moments_and_not_a_word_on_labels(place: Path) -> None:
+    found = json.loads((place / "REL" / "certificate.json").read_text())
+    plan = found["plan"]
+    assert plan["design"] == "moments"
+    assert (plan["classes"], plan["label_share"], plan["count_share"]) == (["all records"], 0, 0)
+    assert list(found["noise_std"]) == ["second"]
+    for name in ("README.md", "croissant.json"):
+        text = (place / "REL" / name).read_text()
+        assert "label" not in text
+        assert "classif" not in text
+        assert "all records`" not in text
+        assert SECRET not in text
+    release = pm.load(place / "REL")
+    assert "classes" not in release.shown()[1]["released"]  # type: ignore[operator]
+    assert not any(name.startswith("y:") for name in release.to_frame().columns)
+    assert len(np.unique(release.y)) == 1
+    rows = (place / "REL" / "rows.csv").read_text().splitlines()
+    assert rows[0] == '"age","income","ward"'
+    assert len(rows) == 61
+
+
+def test_it_is_verified_inspected_and_audited(place: Path) -> None:
+    for words in (["verify"], ["inspect"], ["audit", "--runs", "200"], ["audit", "--noise"]):
+        found = privmix(words[0], str(place / "REL"), *words[1:])
+        assert found.code == 0, (words, found.err, found.out)
+        assert "classes" not in found.out
+
+
+def test_rows_have_the_columns_alone_and_any_is_a_target(place: Path) -> None:
+    out = place / "rows.csv"
+    assert privmix("sample", str(place / "REL"), "--out", str(out), *NO_LABEL).code == 0
+    rows = pandas.read_csv(out)
+    assert list(rows) == ["age", "income", "ward"]
+    assert len(rows) == 1500
+    assert np.corrcoef(rows["age"], rows["income"])[0, 1] > 0.6
+    found = privmix("evaluate-table", str(place / "REL"), "--data", str(place / "survey.csv"), "--json")
+    assert found.code == 0, found.err
+    told = json.loads(found.out)
+    assert told["trees"] == {}
+    assert told["total_variation"]["two"]["mean"] < 0.1
+    refused(privmix("sample", str(place / "REL"), "--out", str(place / "more.csv"), "--label-column", "ward"), "label")
+
+
+def test_what_needs_a_label_is_refused_with_the_way_out(place: Path, tmp_path: Path) -> None:
+    refused(privmix("fit", str(place / "REL"), "--out", str(tmp_path / "M")), "sample")
+    options = (*data_of(place), *BUDGET, "--out", str(tmp_path / "OUT"))
+    for more, words in {
+        ("--design", "two-stage"): ("design", "moments"),
+        ("--design", "hierarchical"): ("design", "moments"),
+        ("--design", "moments:label_share=0.2"): ("label_share",),
+        ("--classes", "2"): ("classes",),
+        ("--assume", "attainable=0.9"): ("assume",),
+    }.items():
+        refused(privmix("release", *options, *more), *words)
+    refused(privmix("train", *options), "label")
+    refused(privmix("series", "begin", str(tmp_path / "S"), *data_of(place), *BUDGET, "--steps", "2"), "moments")
+    assert not list(tmp_path.iterdir())
+
+
+def test_python_says_none(place: Path) -> None:
+    spec = pm.spec(
+        survey(), label=None, number={"age": [0, 100, 4]}, category={"ward": "abc"}, ignore="income,name,who"
+    )
+    asked: dict[str, Any] = {"features": spec.extractor(), "label": None, "delta": 1e-5}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        planned = pm.plan(survey(), **asked, epsilon=1, goal="table")
+        persons = pm.release(survey(), **asked, epsilon=8, person="who", records=750, seed=0, progress=False)
+    assert isinstance(planned.plan, MomentsPlan)
+    assert planned.plan.num_classes == 1
+    assert planned.plan.second_noise_multiplier == planned.plan.noise_multiplier
+    assert planned.published_names == {"columns": ["age", "ward"], "classes": []}
+    assert planned.forecast is not None
+    assert [pair.columns for pair in planned.forecast.pairs] == [("age", "ward")]
+    assert persons.certificate.unit.per_person == 1
+    rows = pm.sample(persons)
+    assert rows.columns == ("age", "ward")
+    assert rows.label is None
+    with refuses("release"):
+        pm.fit(persons)
+    for wrong in (["age"], 3):
+        with pytest.raises(InvalidInput):
+            pm.plan(survey(), **{**asked, "label": wrong}, epsilon=1)
