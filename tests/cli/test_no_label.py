@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 import privmix as pm
-from privmix.designs.moments import MomentsPlan
+from privmix.designs import MomentsPlan
 from privmix.errors import InvalidInput
 from tests.cli.helpers import SECRET, privmix, refused
 from tests.refusals import refuses
@@ -40,13 +40,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the table, its specification and a release."""
     folder = tmp_path_factory.mktemp("survey")
     survey().to_csv(folder / "survey.csv", index=False)
+    ledger = ("--ledger", str(folder / "budget.ledger"), "--dataset", "survey")
+    assert privmix("ledger", "init", *ledger, *BUDGET).code == 0
     drafted = privmix("spec", str(folder / "survey.csv"), "--out", str(folder / "spec.json"), *NO_LABEL, *COLUMNS)
     assert drafted.code == 0, drafted.err
-    made = privmix("release", *data_of(folder), *BUDGET, "--with-rows", "60", "--out", str(folder / "REL"),
-                   "--ledger", str(folder / "budget.ledger"), "--dataset", "survey")  # fmt: skip
-    if made.code:
-        begun = privmix("ledger", "open", str(folder / "budget.ledger"), "--dataset", "survey", *BUDGET)
-        assert begun.code == 0, (made.err, begun.err)
+    made = privmix("release", *data_of(folder), *BUDGET, "--with-rows", "60", "--out", str(folder / "REL"), *ledger)
     assert made.code == 0, made.err
     assert "privmix fit" not in made.out
     return folder
@@ -126,7 +124,7 @@ def test_what_needs_a_label_is_refused_with_the_way_out(place: Path, tmp_path: P
 
 def test_python_says_none(place: Path) -> None:
     spec = pm.spec(
-        survey(), label=None, number={"age": [0, 100, 4]}, category={"ward": "abc"}, ignore="income,name,who"
+        survey(), label=None, number={"age": [0, 100, 4]}, category={"ward": ["a", "b", "c"]}, ignore="income,name,who"
     )
     asked: dict[str, Any] = {"features": spec.extractor(), "label": None, "delta": 1e-5}
     with warnings.catch_warnings():

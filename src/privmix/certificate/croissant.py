@@ -101,9 +101,7 @@ def croissant(
         "rai:dataCollection": answers["Mechanism and noise"]["holds"],
         "rai:dataLimitations": [answers["Bias and utility"]["does_not"], *certificate["warnings"]],
         "rai:dataBiases": [answers["Bias and utility"]["unknown"]],
-        "rai:dataUseCases": [
-            f"{_USE[len(plan['classes']) > 1]}. A row is no record and must not be read as one.",
-        ],
+        "rai:dataUseCases": [f"{_USE[len(plan['classes']) > 1]}. A row is no record and must not be read as one."],
     }
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
