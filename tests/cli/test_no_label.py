@@ -40,7 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the table, its specification and a release."""
     folder = tmp_path_factory.mktemp("survey")
     survey().to_csv(folder / "survey.csv", index=False)
-    ledger = ("--ledger", str(folder / "budget.ledger"), "--dataset", "survey")
+    ledger = ("--ledger", f"sqlite:///{folder / 'budget.db'}", "--dataset", "survey")
     assert privmix("ledger", "init", *ledger, *BUDGET).code == 0
     drafted = privmix("spec", str(folder / "survey.csv"), "--out", str(folder / "spec.json"), *NO_LABEL, *COLUMNS)
     assert drafted.code == 0, drafted.err
@@ -104,6 +104,16 @@ def test_rows_have_the_columns_alone_and_any_is_a_target(place: Path) -> None:
     assert told["trees"] == {}
     assert told["total_variation"]["two"]["mean"] < 0.1
     refused(privmix("sample", str(place / "REL"), "--out", str(place / "more.csv"), "--label-column", "ward"), "label")
+
+
+def test_noise_in_pairs_is_forecast_from_public_facts(place: Path) -> None:
+    options = ("--records", "1500", "--epsilon", "4", "--delta", "1e-5", "--features", f"tabular:{place / 'spec.json'}")
+    found = privmix("plan", *options, "--classes", "none", "--json")
+    assert found.code == 0, found.err
+    told = json.loads(found.out)
+    assert [pair["columns"] for pair in told["pairs"]] == [["age", "income"], ["age", "ward"], ["income", "ward"]]
+    assert 0 < told["variation"] < 0.1
+    refused(privmix("plan", *options, "--classes", "none", "--assume", "attainable=0.9"), "label")
 
 
 def test_what_needs_a_label_is_refused_with_the_way_out(place: Path, tmp_path: Path) -> None:

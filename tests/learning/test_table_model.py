@@ -207,7 +207,7 @@ def test_a_declared_count_that_is_no_count_changes_no_share() -> None:
 def test_without_a_label_columns_are_fitted_alone() -> None:
     """The zeros that stand for labels weigh nothing: the fit is the same with other numbers there."""
     rows = table()
-    found, transform = moments(rows, 20.0)
+    found, transform = moments(rows, 5.0)
     alone = {"cross": np.zeros((9, 1), np.float32), "label_sums": np.zeros(1, np.float32)}
     bare = replace(found, **alone, noise_std_cross=0.0, noise_std_counts=0.0)
     fitted = [

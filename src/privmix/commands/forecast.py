@@ -17,10 +17,11 @@ from privmix.progress import Progress
 if TYPE_CHECKING:
     from privmix.features.base import Extractor
     from privmix.jobs.forecast import Budgets, ForecastResult
+    from privmix.planning.table import TableForecast
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Forecast(Columns, PlannerAssumptions, Command["ForecastResult | Budgets"]):
+class Forecast(Columns, PlannerAssumptions, Command["ForecastResult | Budgets | TableForecast"]):
     """Predict every design's accuracy at a budget, and name the best.
 
     Several budgets, or an accuracy to reach, give a line each: accuracy, the best attack's odds, distance of rows.
@@ -48,7 +49,7 @@ class Forecast(Columns, PlannerAssumptions, Command["ForecastResult | Budgets"])
     auc: float | None = option(None, "Wanted AUC, in the same way; needs `assume` class_shares.")
     delta: float = option(MISSING, DELTA_HELP)
     records: int = option(MISSING, "Public record count (with `assume` records_per_person: number of persons).")
-    classes: Any = option(MISSING, "Class list: a number K, names with commas, or @FILE.")
+    classes: Any = option(MISSING, "Class list: a number K, names with commas, or @FILE; none: no label.")
     dim: int | None = option(None, "Number of features, unless `assume` proxy or tabular: features state it.")
     features: str | Extractor = as_in_release("features", "identity")
     goal: str = as_in_release("goal", CLASSIFY)
@@ -57,7 +58,7 @@ class Forecast(Columns, PlannerAssumptions, Command["ForecastResult | Budgets"])
     residual_clip_norm: float = as_in_release("residual_clip_norm", 0.55)
     figure: str | Path | None = option(None, "Figure to write: predicted accuracy by epsilon (.svg, .png).")
 
-    def run(self, progress: Progress) -> ForecastResult | Budgets:
+    def run(self, progress: Progress) -> ForecastResult | Budgets | TableForecast:
         """Ask the planner."""
         from privmix.jobs.forecast import predict
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _IMAGES: Final = "Columns and images"
 _CSV: Final = ("separator", "decimal", "encoding")
 _OWN: Final = ("label", "person", "csv")
-_NO_LABEL: Final = "none"
+NO_LABEL: Final = "none"
 
 
 @described
@@ -38,7 +38,7 @@ class TableColumns:
     )
 
     def __post_init__(self) -> None:
-        if self.label == _NO_LABEL:
+        if self.label == NO_LABEL:
             object.__setattr__(self, "label", None)
         if not isinstance(self.label, str | None):
             from privmix.data.source import ONE_LABEL  # type: ignore[unreachable]

@@ -10,22 +10,24 @@ from typing import Any, Final
 
 from privmix.certificate.guarantee import Guarantee
 from privmix.data.source import resolve_classes
+from privmix.designs.moments.plan import MOMENTS
 from privmix.designs.rows.poisson import Poisson
 from privmix.errors import InvalidInput, check_number
 from privmix.features.base import Extractor, parse_features
 from privmix.features.tabular import Tabular
-from privmix.jobs.columns import class_list
+from privmix.jobs.columns import NO_LABEL, class_list
 from privmix.jobs.dataset import open_for
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.options import CLASSIFY, TABLE
 from privmix.jobs.places import check_figure
 from privmix.jobs.planner import check_goal, columns_of, declared_model, projects, public_model
 from privmix.learning.data_model import DataModel
+from privmix.mechanisms.plan import ALL_RECORDS
 from privmix.named import in_words
 from privmix.planning.choice import Candidate, PlannerChoice, auc_of, labels
 from privmix.planning.config import ReleaseConfig, degree_by_theory
 from privmix.planning.planner import TableChoice, choose_design, choose_table
-from privmix.planning.table import forecast_table
+from privmix.planning.table import TableForecast, forecast_table
 from privmix.planning.theory import best_mixup_degree
 from privmix.plans.plan import Plan
 from privmix.progress import Progress, silent
@@ -228,10 +230,11 @@ def budgets_of(epsilon: Any) -> tuple[float, ...]:
     return tuple(found)
 
 
-def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets:
+def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets | TableForecast:
     """Forecast every design by the planner; see :class:`privmix.planning.PlannerChoice`. Reads no private record.
 
-    One budget gives its forecast, several or a wanted accuracy give a line each.
+    One budget gives its forecast, several or a wanted accuracy give a line each; a table without a label that of its
+    pairs of columns.
 
     Args:
         asked: the command, :class:`privmix.commands.forecast.Forecast`.
@@ -245,6 +248,8 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
     figure = None if asked.figure is None else Path(asked.figure)
     classes = asked.classes
     extractor = parse_features(asked.features)
+    if classes == NO_LABEL or asked.label is None:
+        return _of_columns(asked, extractor)
     names = resolve_classes(class_list(classes) if isinstance(classes, str) else classes)
     assumed = asked.assumed
     proxy = assumed.proxy
@@ -308,6 +313,22 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
     found = Budgets(tuple(tried[epsilon] for epsilon in sorted(tried)), asked.accuracy, asked.auc, figure)
     if figure is not None:
         draw_predictions(found.drawn(), figure)
+    return found
+
+
+def _of_columns(asked: Any, extractor: Extractor) -> TableForecast:
+    """Return the forecast of a table without a label."""
+    columns = columns_of(extractor) if isinstance(extractor, Tabular) else ()
+    given = [name for name in ("accuracy", "auc", "figure") if getattr(asked, name) is not None]
+    if sum(one.told for one in columns) < 2 or given or asked.assumed.any or len(budgets_of(asked.epsilon)) > 1:
+        allowed = (
+            "a label; without one, one budget for tabular: features of two or more columns with bins or categories"
+        )
+        raise InvalidInput("classes", NO_LABEL, allowed)
+    clipped = {name: getattr(asked, name) for name in ("clip_norm", "residual_clip_norm")}
+    config = ReleaseConfig(asked.records, extractor.output_dim((len(columns),)), ALL_RECORDS, MOMENTS, **clipped)
+    found = forecast_table(config.calibrate(budgets_of(asked.epsilon)[0], asked.delta), columns)
+    assert found is not None
     return found
 
 

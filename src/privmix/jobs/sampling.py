@@ -15,6 +15,7 @@ from privmix.errors import InvalidInput, check_choice, check_integer, warn
 from privmix.features.base import Extractor
 from privmix.features.table_states import table_states
 from privmix.features.tabular import Tabular
+from privmix.jobs.columns import NO_LABEL
 from privmix.jobs.planner import columns_of
 from privmix.jobs.private_tables import WRITERS, check_out, write_table
 from privmix.learning.table_model import FINE, LARGEST_TABLE, ColumnStates, PairFit, Reals, TableModel, fit_table
@@ -28,7 +29,6 @@ from privmix.releases.series_chain import dataset_of
 from privmix.shown import Shown
 
 LABEL: Final = "label"
-_NO_LABEL: Final = "none"
 """Default name of the column of classes: the folder of a release holds no name of it."""
 
 MOST_ROWS: Final = 10_000_000
@@ -211,7 +211,7 @@ def sampled(
         check_out(place, overwrite)
     dataset = dataset_of(release)
     label = getattr(release, "label", LABEL) if label is None else label
-    label = None if label == _NO_LABEL else label
+    label = None if label == NO_LABEL else label
     tabular, moments = checked_table(dataset, records, label, seed)
     label = label if len(dataset.classes) > 1 else None
     plan, columns, every = plan or plan_of(dataset), columns_of(tabular), table_states(tabular)
