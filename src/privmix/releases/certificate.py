@@ -63,7 +63,7 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
         bias=[
             f"Features longer than {exact(plan.clip_norm)} ({plan.norm}) are scaled down to that{centre}: unusual "
             "records count less.",
-            made_by(plan).lost,
+            made_by(plan).lost if plan.num_classes > 1 else made_by(plan).lost.replace(" and labels", ""),
         ],
         digits="Sums are whole numbers on a public grid and the noise is rounded to it first, so the digits tell "
         "nothing of the order or size of the sums (Mironov 2012).",
