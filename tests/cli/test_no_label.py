@@ -144,7 +144,7 @@ def test_python_says_none(place: Path) -> None:
     assert isinstance(planned.plan, MomentsPlan)
     assert planned.plan.num_classes == 1
     assert planned.plan.second_noise_multiplier == planned.plan.noise_multiplier
-    assert planned.published_names == {"columns": ["age", "ward"], "classes": []}
+    assert planned.to_dict()["published_names"] == {"columns": ["age", "ward"], "classes": []}
     assert planned.forecast is not None
     assert [pair.columns for pair in planned.forecast.pairs] == [("age", "ward")]
     assert persons.certificate.unit.per_person == 1
