@@ -108,7 +108,7 @@ class Release(Shown):
 
     Attributes:
         certificate: what it guarantees.
-        label: name of the labels' column; known where the release was just made, else "label". None: no label.
+        label: name of the labels' column; known where the release was just made, else "label"; None without one.
 
     Raises:
         InvalidInput: the folder is no release as it was certified.
