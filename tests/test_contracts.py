@@ -25,7 +25,7 @@ from privmix.attacks.one_run import OneRun
 from privmix.certificate.certificate import CommonFields, File, Promise
 from privmix.certificate.ledger_total import LedgerTotal, Outcomes
 from privmix.certificate.notes import SeriesLink
-from privmix.certificate.sealed_key import Commitment, Ending, Terms
+from privmix.certificate.sealed_key import Commitment, Terms
 from privmix.certificate.signing import Subject
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.designs.stages.released import ThreeStageMoments, TwoStageMoments
@@ -119,7 +119,6 @@ def examples() -> dict[type[Any], Any]:
         Subject("release", "0" * 32),
         Terms(("0" * 64,), 1, "2026-01-31"),
         Commitment(("0" * 64,), 1, "2026-01-31", "1" * 64, "2" * 64),
-        Ending("0" * 32, "0" * 64, (), "2026-01-31"),
         Sketch.of(InputHashes({bytes([one]) * 16: 1 for one in range(9)}, telling=True)),
         SquareRoot(3),
         SeriesLink("0" * 32, "1" * 64),
@@ -154,7 +153,7 @@ def examples() -> dict[type[Any], Any]:
 
 
 STORED = (*events._KINDS.values(), filters.GaussianFilter, filters.RenyiFilter, filters.PureFilter, CommonFields)
-STORED += (BasePlan, TrainingPlan, LedgerTotal, Sketch, RunRecord, Terms, Ending)
+STORED += (BasePlan, TrainingPlan, LedgerTotal, Sketch, RunRecord, Terms)
 # Bases that nothing is: their subclasses are looked at.
 BASES = {"BasePlan", "EmbeddingPlan", "SumPlan"}
 

@@ -33,7 +33,7 @@ TASKS: dict[str, str] = {
     "Train on a release": "fit predict evaluate sample transform evaluate_table load Model ReleaseClassifier"
     " DiscriminantClassifier TwoStageClassifier ThreeStageClassifier SecondMomentsClassifier NoiseAwareRidgeClassifier"
     " GeneralizedKLClassifier Predictions Evaluation SampledTable TableEvaluation",
-    "Verify": "verify inspect report audit attack replay end_replay",
+    "Verify": "verify inspect report audit attack replay",
     "Train a private model": "train export DPClassifier",
     "Share": "sign keygen",
     "Keep a budget": "Ledger ledger_total",

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from privmix.commands.ledger import ledger_total
     from privmix.commands.membership import attack
     from privmix.commands.release import plan, release
-    from privmix.commands.replay.replay import end_replay, replay
+    from privmix.commands.replay import replay
     from privmix.commands.report import report
     from privmix.commands.sample import sample
     from privmix.commands.sign import keygen, sign
@@ -122,7 +122,6 @@ __all__ = [
     "check",
     "delta",
     "designs",
-    "end_replay",
     "epsilon",
     "evaluate",
     "evaluate_table",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,14 @@ import pytest
 
 from privmix.certificate.keys import PrivateKey, PublicKey, new_key_files
 from privmix.certificate.sealed_key import (
-    ENDED_FILE,
     Auditor,
     AuditorKey,
     AuditorPublicKey,
     Commitment,
-    Ending,
     Terms,
     bound_to,
     commitment_of,
     open_sealed,
-    read_end,
-    sealed_words,
-    state_end,
 )
 from privmix.errors import InvalidInput
 from tests.refusals import refuses
@@ -154,65 +148,3 @@ def test_a_key_of_one_kind_is_none_of_the_other(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInput, match=kind):
             read(tmp_path / name)
-
-
-# Statements of its end.
-
-
-def test_a_statement_is_about_one_release_and_somebodys_word(tmp_path: Path) -> None:
-    sealed, signer = sealed_key()[1], PrivateKey.new()
-    ending = Ending(RELEASE, sealed.sealed_sha256, sealed.auditors, "2026-11-25")
-    place = tmp_path / ENDED_FILE
-    assert read_end(place, RELEASE, sealed, "3" * 64) is None
-    place.write_bytes(state_end(ending, "3" * 64, signer).to_bytes())
-    found = read_end(place, RELEASE, sealed, "3" * 64)
-    assert found is not None
-    assert found.ending == ending
-    assert found.statement.checked_by(signer.public, "statement").checked
-    with refuses("key"):
-        found.statement.checked_by(PrivateKey.new().public, "statement")
-    said = sealed_words(sealed, found)
-    assert said.startswith("destroyed on 2026-11-25 with its auditor's key, says key")
-    assert "not checked" in said
-    assert "can't be" in ending.says
-    for release, certificate in (("2" * 32, "3" * 64), (RELEASE, "4" * 64)):
-        with refuses("replay-ended.dsse.json"):
-            read_end(place, release, sealed, certificate)
-    other = Commitment(sealed.auditors, 1, DAY, ROOT, "5" * 64)
-    with refuses("replay-ended.dsse.json"):
-        read_end(place, RELEASE, other, "3" * 64)
-    # Of somebody who is no auditor.
-    place.write_bytes(
-        state_end(Ending(RELEASE, sealed.sealed_sha256, ("6" * 64,), "2026-11-25"), "3" * 64, signer).to_bytes()
-    )
-    with refuses("replay-ended.dsse.json"):
-        read_end(place, RELEASE, sealed, "3" * 64)
-
-
-def test_a_statement_that_was_edited_is_not_its_signers(tmp_path: Path) -> None:
-    sealed, signer = sealed_key()[1], PrivateKey.new()
-    place = tmp_path / ENDED_FILE
-    made = state_end(Ending(RELEASE, sealed.sealed_sha256, (), "2026-11-25"), "3" * 64, signer).to_bytes()
-    later = state_end(Ending(RELEASE, sealed.sealed_sha256, (), "2026-11-26"), "3" * 64, PrivateKey.new()).to_bytes()
-    mixed = {**json.loads(later), "signatures": json.loads(made)["signatures"]}
-    place.write_text(json.dumps(mixed))
-    found = read_end(place, RELEASE, sealed, "3" * 64)
-    assert found is not None
-    with refuses("statement"):
-        found.statement.checked_by(signer.public, "statement")
-    place.write_bytes(b"{}")
-    with pytest.raises(InvalidInput):
-        read_end(place, RELEASE, sealed, "3" * 64)
-
-
-@pytest.mark.parametrize("how", ["pipe", "link", "long"])
-def test_a_strangers_statement_is_a_plain_file_of_some_size(how: str, tmp_path: Path) -> None:
-    sealed, place = sealed_key()[1], tmp_path / ENDED_FILE
-    if how == "pipe":
-        os.mkfifo(place)
-    elif how == "link":
-        place.symlink_to("/etc/hostname")
-    else:
-        place.write_bytes(b" " * 2**17)
-    with pytest.raises(InvalidInput):
-        read_end(place, RELEASE, sealed, "3" * 64)

@@ -15,13 +15,12 @@ UNTIL = "2099-01-01"
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: two auditors, a signer, records, and a release of them for one of these."""
+    """The current folder: two auditors, records, and a release of them for one of these."""
     monkeypatch.chdir(tmp_path)
     for name in ("aud", "bo"):
         made = privmix("keygen", name, "--auditor")
         assert made.code == 0, made.err
         assert "for the publisher of the release" in made.out
-    assert privmix("keygen", "ana").code == 0
     random = np.random.default_rng(0)
     x, y = random.normal(size=(300, 5)).astype(np.float32), random.integers(0, 2, 300)
     np.savez("own.npz", x=x, y=y)
@@ -67,7 +66,6 @@ def test_everything_says_whether_a_key_exists_whose_and_until_when(place: Path) 
     assert f"sealed for the auditor whose key is {key_id}, to be destroyed by the end of {UNTIL}" in warned
     told = json.loads(privmix("verify", "REL", "--json").out)
     assert told["sealed_key"]["until"] == UNTIL
-    assert told["sealed_key"]["ended"] is None
     assert "what the auditor whose key is" in " ".join(told["unchecked"])
     # Of a release whose key was destroyed none of this is said.
     given = ["--data=own.npz", "--classes=2", "--features=identity", "--design=moments", "--rows=40", "--epsilon=4"]
@@ -89,14 +87,3 @@ def test_a_day_that_is_past_is_said(place: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sealed_key, "datetime", Later)
     for verb in ("verify", "inspect"):
         assert f"{UNTIL}, the day of its end, is past" in privmix(verb, "REL").out
-
-
-def test_the_end(place: Path) -> None:
-    assert privmix("end-replay", "REL").code == 2
-    done = privmix("end-replay", "REL", "--sign-key=ana.pem", "--key=aud.pem")
-    assert done.code == 0, done.err
-    assert "the sealed key is destroyed" in done.out
-    assert "That no copy of them is left" in done.out
-    assert not Path("REL.sealed-key.json").exists()
-    assert not Path("aud.pem").exists()
-    assert "destroyed on" in privmix("inspect", "REL").out

@@ -1,11 +1,8 @@
-"""Replaying releases from Python: as they were read, on any engine, from a features' store; and the end of it."""
+"""Replaying releases from Python: as they were read, on any engine, from a features' store."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +10,11 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.certificate import sign_folder
-from privmix.certificate.keys import PrivateKey, new_key_files
-from privmix.certificate.sealed_key import ENDED_FILE, AuditorKey, state_end
-from privmix.commands.replay import end, remake
+from privmix.certificate.keys import new_key_files
+from privmix.certificate.sealed_key import AuditorKey
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.identity import Identity
+from privmix.jobs import replay
 from tests.jobs.persons_data import MOMENTS, frame, given
 from tests.refusals import refuses
 
@@ -136,8 +132,8 @@ def test_features_that_are_not_stable_come_from_the_store(place: Path, monkeypat
         found.__class__ = Rounding
         return found
 
-    here = remake.from_spec
-    monkeypatch.setattr(remake, "from_spec", elsewhere)
+    here = replay.from_spec
+    monkeypatch.setattr(replay, "from_spec", elsewhere)
     assert not pm.replay("REL", "own.npz", key=KEY).equal
     found = pm.replay("REL", "own.npz", key=KEY, features_store="STORE")
     assert found.equal
@@ -216,12 +212,12 @@ def test_other_inputs_are_refused(place: Path) -> None:
 def test_its_day_ends_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     released()
 
-    class Later(remake.datetime):
+    class Later(replay.datetime):
         @classmethod
         def now(cls, tz: Any = None) -> Any:
             return cls(2099, 1, 2, tzinfo=tz)
 
-    monkeypatch.setattr(remake, "datetime", Later)
+    monkeypatch.setattr(replay, "datetime", Later)
     with refuses("release"):
         pm.replay("REL", own(), key=KEY)
 
@@ -264,119 +260,15 @@ def test_other_records_are_not_replayed_with_a_count_of_the_refused_ones(place: 
     assert released("own.csv", **wishes, **alone, resume=True)
 
 
-# Its end.
-
-
-def test_the_end_is_stated_and_shown(place: Path) -> None:
+def test_a_statement_of_an_earlier_version_is_refused(place: Path) -> None:
+    """It said that a sealed key was destroyed: no report repeats what nothing shows."""
     released()
-    sealed = Path("REL.sealed-key.json")
-    with sealed.open("rb") as same_file:
-        ended = pm.end_replay("REL", sign_key="ana.pem")
-        assert not any(same_file.read()), "it is overwritten"
-    assert not sealed.exists()
-    assert Path("aud.pem").exists()
-    assert ended.ending.auditor_keys == ()
-    assert "cannot be" in repr(ended)
-    checked = pm.verify("REL")
-    assert checked.sealed.startswith("destroyed on")
-    assert "not checked" in checked.sealed
-    with refuses("release"):
-        pm.replay("REL", own(), key=KEY)
-    with refuses("release"):
-        pm.end_replay("REL", sign_key="ana.pem")
-    assert "destroyed on" in pm.report("REL").page
-
-
-def test_with_the_auditors_key_every_copy_ends(place: Path) -> None:
-    released()
-    shutil.copy("REL.sealed-key.json", "copy")
-    ended = pm.end_replay("REL", sign_key="ana.pem", key="aud.pem")
-    assert ended.ending.auditor_keys == (KEY.public.key_id,)
-    assert not Path("aud.pem").exists()
-
-
-def test_another_file_or_key_is_not_destroyed(place: Path) -> None:
-    released()
-    new_key_files(Path("bo.pem"), Path("bo.pub.pem"), key=AuditorKey.new())
-    Path("other").write_bytes(b"{}")
-    Path("other").chmod(0o600)
-    for wrong in ({"sealed_key": "other"}, {"key": "bo.pem"}):
-        with pytest.raises(InvalidInput):
-            pm.end_replay("REL", sign_key="ana.pem", **wrong)
-    with refuses("key"):
-        pm.end_replay("REL", sign_key="aud.pem")
-    assert Path("other").exists()
-    assert Path("bo.pem").exists()
-    assert not Path("REL", ENDED_FILE).exists()
-    assert pm.replay("REL", own(), key=KEY).equal
-    pm.release(own(), **WISHES, out="PLAIN")
-    with refuses("release"):
-        pm.end_replay("PLAIN", sign_key="ana.pem")
-
-
-@pytest.mark.parametrize("step", ["write", "shred", "shred keys", "replace"])
-def test_an_end_that_was_interrupted_goes_on(step: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is stated before it is done, and what is done is stated in the end."""
-    released()
-    owner, name = {
-        "write": (end, "state_end"),
-        "shred": (end.private_files, "shred"),
-        "shred keys": (end.private_files, "shred"),
-        "replace": (end.os, "replace"),
-    }[step]
-    function, calls = getattr(owner, name), []
-
-    def stops(*args: Any, **named: Any) -> Any:
-        calls.append(args)
-        due = {"shred keys": 2, "replace": 2}.get(step, 1)
-        if len(calls) == due:
-            raise KeyboardInterrupt
-        return function(*args, **named)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, stops)
-        with pytest.raises(KeyboardInterrupt):
-            pm.end_replay("REL", sign_key="ana.pem", key="aud.pem")
-    assert not Path("REL", ENDED_FILE).exists()
-    if not Path("REL.sealed-key.json").exists():
-        with refuses("key"):
-            pm.end_replay("REL", sign_key="ana.pem")
-    pm.end_replay("REL", sign_key="ana.pem", key="aud.pem")
-    assert not Path("REL.sealed-key.json").exists()
-    assert not Path("aud.pem").exists()
-    assert pm.verify("REL").sealed.startswith("destroyed")
-    assert sorted(path.name for path in place.iterdir()) == ["REL", "ana.pem", "ana.pub.pem", "aud.pub.pem"]
-
-
-def test_whose_statement_it_is_is_checked_by_their_key(place: Path) -> None:
-    released()
-    pm.end_replay("REL", sign_key="ana.pem")
-    check = pm.jobs.checking.remembered([])
-    sign_folder("REL", PrivateKey.read(Path("ana.pem")), check)
-    checked = pm.verify("REL", key="ana.pub.pem")
-    assert "(checked)" in checked.sealed
-    assert checked.found["sealed_key"]["ended"]["checked"] is True
-    # Somebody's statement under her name.
-    forged = pm.verify("REL").held
-    assert forged is not None
-    assert forged.ended is not None
-    certificate = hashlib.sha256(Path("REL", "certificate.json").read_bytes()).hexdigest()
-    envelope = json.loads(state_end(forged.ended.ending, certificate, PrivateKey.new()).to_bytes())
-    envelope["signatures"][0]["keyid"] = forged.ended.key_id
-    Path("REL", ENDED_FILE).write_text(json.dumps(envelope))
-    sign_folder("REL", PrivateKey.read(Path("ana.pem")), check, overwrite=True)
-    assert "not checked" in pm.verify("REL").sealed
-    with refuses("replay-ended.dsse.json"):
-        pm.verify("REL", key="ana.pub.pem")
-
-
-def test_a_copy_of_a_release_keeps_its_statement(place: Path) -> None:
-    pm.end_replay(released(), sign_key="ana.pem")
-    copy = pm.load("REL").save("COPY")
-    assert pm.verify(copy).sealed.startswith("destroyed")
-    assert stat.S_IMODE(Path("COPY", ENDED_FILE).stat().st_mode) & 0o044
-    # A release of a destroyed key has no such file.
-    pm.release(own(), **WISHES, out="PLAIN")
-    shutil.copy(Path("REL", ENDED_FILE), "PLAIN")
-    with refuses("files"):
-        pm.verify("PLAIN")
+    Path("REL", "replay-ended.dsse.json").write_text("{}")
+    for use in (
+        lambda: pm.verify("REL"),
+        lambda: pm.replay("REL", own(), key=KEY),
+        lambda: pm.load("REL").save("COPY"),
+    ):
+        with pytest.raises(InvalidInput, match=r"files: got .*replay-ended.dsse.json.*: delete it"):
+            use()
+    assert "it exists" in repr(pm.inspect("REL"))

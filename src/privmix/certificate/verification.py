@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from privmix.accounting.base import PrivacyCost
 from privmix.certificate.certificate import Certificate
-from privmix.certificate.sealed_key import Commitment, Ended, commitment_of, sealed_state
+from privmix.certificate.sealed_key import Commitment, commitment_of
+from privmix.fields import stored
 from privmix.mechanisms.plan import RECORD, Unit, relation_of
 from privmix.rounding import exact, rounded_up
 from privmix.shown import Bar, Bars, Shown
@@ -25,7 +26,7 @@ class Verification(Shown):
 
     # unchecked: in words; tests: of released numbers (privmix.audits.noise_tests.NoiseTest), none of a model's weights;
     # false_alarm: bound for an honest release by any test. sealed: for whom the run's key was sealed, None if
-    # destroyed; ended: an unchecked statement of its end.
+    # destroyed.
 
     kind: str
     id: str
@@ -40,7 +41,6 @@ class Verification(Shown):
     tests: tuple[Any, ...] = ()
     unit: Unit = RECORD
     sealed: Commitment | None = None
-    ended: Ended | None = None
     insecure_seed: bool = False
 
     @classmethod
@@ -52,7 +52,6 @@ class Verification(Shown):
         extractor: Mapping[str, Any],
         unchecked: tuple[str, ...],
         tests: tuple[Any, ...] = (),
-        ended: Ended | None = None,
     ) -> Verification:
         """Verification of a certificate that holds, at the price that was recomputed."""
         if certificate.unit.per_person is not None:
@@ -71,7 +70,6 @@ class Verification(Shown):
             tests=tests,
             unit=certificate.unit,
             sealed=commitment_of(certificate),
-            ended=ended,
             insecure_seed=certificate.insecure_seed,
         )
 
@@ -105,7 +103,7 @@ class Verification(Shown):
         return Bars(f"Epsilon at delta {exact(self.delta)}", [stated, found])
 
     def to_dict(self) -> dict[str, Any]:
-        apart = (tuple, Mapping, Unit, Commitment, Ended, type(None))
+        apart = (tuple, Mapping, Unit, Commitment, type(None))
         own = {name: value for name, value in vars(self).items() if not isinstance(value, apart)}
         if self.unit.per_person is not None:
             own["unit"] = self.unit.one
@@ -115,5 +113,5 @@ class Verification(Shown):
             "false_alarm": self.false_alarm,
             "tests": [test.to_dict() for test in self.tests],
             "unchecked": list(self.unchecked),
-            **({} if self.sealed is None else {"sealed_key": sealed_state(self.sealed, self.ended)}),
+            **({} if self.sealed is None else {"sealed_key": stored(self.sealed)}),
         }

@@ -53,12 +53,7 @@ VERBS: Final = {
     ),
     "attack": Verb("privmix.cli.groups", "Attack a release or model to measure what leaks.", "Review"),
     "replay": Verb(
-        "privmix.commands.replay.replay:Replay", "Recompute every byte of a release with an auditor's key.", "Review"
-    ),
-    "end-replay": Verb(
-        "privmix.commands.replay.replay:EndReplay",
-        "Destroy a release's sealed key, and state so under a signature.",
-        "Review",
+        "privmix.commands.replay:Replay", "Recompute every byte of a release with an auditor's key.", "Review"
     ),
     "report": Verb(
         "privmix.commands.report:Report", "Write an HTML report with guarantee, accuracy and attacks.", "Review"

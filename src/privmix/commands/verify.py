@@ -14,7 +14,6 @@ from privmix.options import option
 from privmix.progress import Progress
 
 if TYPE_CHECKING:
-    from privmix.certificate.keys import PublicKey
     from privmix.jobs.checking import CheckedFolder
 
 _TOTAL_UNCHECKED: Final = (
@@ -81,26 +80,8 @@ class Verify(Command["CheckedFolder"]):
             raise InvalidInput("key", str(self.key), "no key for a whole series: its releases are signed one by one")
         # The maker comes before the content.
         found: list[CheckedFolder] = []
-        public = PublicKey.read(Path(self.key))
-        signed = verify_signature(path, public, remembered(found, progress))
-        return replace(_end_checked(found[-1], public), signature={"key_id": signed.key_id, "checked": True})
+        signed = verify_signature(path, PublicKey.read(Path(self.key)), remembered(found, progress))
+        return replace(found[-1], signature={"key_id": signed.key_id, "checked": True})
 
 
 verify: Final = function(Verify)
-
-
-def _end_checked(checked: CheckedFolder, key: PublicKey) -> CheckedFolder:
-    """Return the same, once ``key`` is found to sign any statement that the sealed key was destroyed.
-
-    Raises:
-        InvalidInput: there is such a statement, and ``key`` does not sign it.
-    """
-    from privmix.certificate.sealed_key import ENDED_FILE, sealed_words
-
-    held = checked.held
-    if held is None or held.sealed is None or held.ended is None or held.ended.key_id != key.key_id:
-        return checked
-    held.ended.statement.checked_by(key, ENDED_FILE)
-    stated = {**checked.found["sealed_key"], "ended": {**checked.found["sealed_key"]["ended"], "checked": True}}
-    words = sealed_words(held.sealed, held.ended, checked=True)
-    return replace(checked, found={**checked.found, "sealed_key": stated}, sealed=words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.ledger_total import LedgerTotal
-from privmix.certificate.sealed_key import ENDED_FILE, commitment_of, read_end, sealed_words
+from privmix.certificate.sealed_key import commitment_of, sealed_words
 from privmix.certificate.signing import Subject
 from privmix.certificate.verification import Verification
 from privmix.features.spec import wanted_model
@@ -149,19 +148,15 @@ def _of(held: Verification) -> CheckedFolder:
     """Return the verified facts of a folder with a certificate, in words."""
     files = "1 file" if held.files == 1 else f"{held.files} files"
     wanted = wanted_model(held.extractor)
-    sealed = "" if held.sealed is None else sealed_words(held.sealed, held.ended)
+    sealed = "" if held.sealed is None else sealed_words(held.sealed)
     return CheckedFolder(
         Subject.of(held), held.to_dict(), files, held.unchecked, wanted, held.warnings, held, sealed=sealed
     )
 
 
-def sealed_key_of(folder: str | Path, certificate: Certificate) -> str:
+def sealed_key_of(certificate: Certificate) -> str:
     """Whether the key of a release's noise still exists, for whom and until when; empty where it was destroyed."""
-    # By the certificate and the statement of the key's end: neither is checked here.
-    if (sealed := commitment_of(certificate)) is None:
-        return ""
-    digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
-    return sealed_words(sealed, read_end(Path(folder) / ENDED_FILE, certificate.id, sealed, digest))
+    return "" if (sealed := commitment_of(certificate)) is None else sealed_words(sealed)
 
 
 def remembered(found: list[CheckedFolder], progress: Progress = silent) -> Callable[[Path], Subject]:

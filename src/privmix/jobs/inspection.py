@@ -91,7 +91,7 @@ def inspection_of(folder: Path, *, full: bool = False) -> Inspection:
 
 def _of_release(folder: Path, certificate: Certificate) -> Inspection:
     plan, extractor = plan_from_dict(certificate["plan"]), certificate["extractor"]
-    state = sealed_key_of(folder, certificate)
+    state = sealed_key_of(certificate)
     known = "private estimate" if plan.records_noise_multiplier else "public"
     if (choice := certificate["choice"]) is not None:
         check_choice_record(choice)
@@ -258,7 +258,7 @@ def _release(folder: Path) -> RunRecord:
         "files": len(certificate["files"]),
     }
     summary = _release_summary(plan, title_of(certificate["extractor"]))
-    state = sealed_key_of(folder, certificate)
+    state = sealed_key_of(certificate)
     classes = {
         **({"classes": plan.num_classes} if plan.num_classes > 1 else {}),
         "shares": list(_shares(folder, certificate, plan)),

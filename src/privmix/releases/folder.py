@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from privmix.certificate.about import LICENCE_FILE, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE
-from privmix.certificate.sealed_key import ENDED_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.engine.rows import RowBlock
 from privmix.errors import InvalidInput, StorageError
@@ -39,6 +38,7 @@ from privmix.releases.certificate import PICTURE_FILE, read_certificate, told_in
 from privmix.releases.shards import Shapes, ShardForm, Told, arrays_bytes, read_arrays, read_shard, write_shard
 from privmix.untrusted import all_finite, check_listing, open_plain
 
+_REPLAY_ENDED: Final = "replay-ended.dsse.json"
 DATA_FOLDER: Final = "data"
 CARD_FILE: Final = "README.md"
 CENTRE_FILE: Final = "centre.safetensors"
@@ -76,7 +76,6 @@ def members(plan: Plan) -> tuple[Member, ...]:
         Member(CARD_FILE),
         Member(CROISSANT_FILE),
         Member(ATTESTATION_FILE, optional=True),
-        Member(ENDED_FILE, lambda _, certificate: "replay" in certificate, optional=True),
         *(() if beside is None else (Member(beside.file, rows=lambda _: beside.rows),)),
         Member(PICTURE_FILE, lambda _, certificate: certificate["choice"] is not None, lambda _: 0),
         Member(CENTRE_FILE, lambda plan, _: plan.centred, lambda _: 1),
@@ -102,6 +101,11 @@ def check_files(folder: Path, certificate: Mapping[str, Any], plan: Plan) -> Non
             raise InvalidInput("files", found[0], "the files that follow from the plan, each listed once")
         if found != wanted or type(found[1]) is not int:
             raise InvalidInput("files", found, f"{wanted[0]} of {wanted[1]} rows, which follows from the plan")
+    if os.path.lexists(folder / _REPLAY_ENDED):
+        allowed = (
+            "no statement, of an earlier version, that a key was destroyed: delete it, and sign a signed release again"
+        )
+        raise InvalidInput("files", _REPLAY_ENDED, allowed)
     names = {file for file, _ in stated}
     names |= {member.name for member in belonging if not member.optional or os.path.lexists(folder / member.name)}
     check_listing(folder, "files", names, [DATA_FOLDER])

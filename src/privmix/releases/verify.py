@@ -20,7 +20,7 @@ from privmix.certificate.certificate import Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.notes import link_of
-from privmix.certificate.sealed_key import ENDED_FILE, Ended, commitment_of, read_end
+from privmix.certificate.sealed_key import commitment_of
 from privmix.certificate.verification import COUNT_UNCHECKED, Verification
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import check_shape, check_spec, stated_names
@@ -174,9 +174,8 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
     certificate = held.certificate
     tests = tuple(_check_numbers(root, held, progress))
     left = unchecked(certificate, tests, laplace=certificate["plan"].get("noise") == "laplace")
-    cost, ended = held.cost, held.ended
     extractor = certificate["extractor"]
-    return Verification.of(certificate, cost, extractor=extractor, unchecked=left, tests=tests, ended=ended)
+    return Verification.of(certificate, held.cost, extractor=extractor, unchecked=left, tests=tests)
 
 
 @dataclass(frozen=True)
@@ -184,14 +183,13 @@ class VerifiedFolder:
     """Results of the checks before rows are read."""
 
     # `cost` is recomputed, `shards` are entries of the certificate in order. `beside` are released arrays other than
-    # rows. `ended` states the end of its sealed key, or is None.
+    # rows.
 
     certificate: Certificate
     plan: Plan
     cost: PrivacyCost
     shards: Sequence[Mapping[str, Any]]
     beside: Any
-    ended: Ended | None
 
 
 def check_but_numbers(root: Path) -> VerifiedFolder:
@@ -224,9 +222,7 @@ def check_but_numbers(root: Path) -> VerifiedFolder:
     if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, max(map(len, metadata))) not in metadata:
         raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
     _check_pictures_and_licences(root, certificate)
-    sealed = commitment_of(certificate)
-    ended = None if sealed is None else read_end(root / ENDED_FILE, certificate.id, sealed, digest)
-    return VerifiedFolder(certificate, plan, cost, shards, beside, ended)
+    return VerifiedFolder(certificate, plan, cost, shards, beside)
 
 
 def _check_pictures_and_licences(root: Path, certificate: Mapping[str, Any]) -> None:

@@ -149,20 +149,22 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
     key = asked.key if isinstance(asked.key, AuditorKey) else AuditorKey.read(Path(asked.key), asked.passphrase)
     held = check_but_numbers(folder)
     certificate, plan = held.certificate, held.plan
-    sealed = sealed_in(held)
+    if (sealed := commitment_of(certificate)) is None:
+        allowed = "a release with a key sealed for an auditor (privmix release `replay_for`): it was destroyed"
+        raise InvalidInput("release", certificate.id, allowed)
     today = datetime.now(UTC).date().isoformat()
     if today > sealed.until:
         raise InvalidInput(
             "release",
             f"until {sealed.until}",
-            f"a date from {today} (UTC) on. The replay has expired: end it with privmix end-replay",
+            f"a date from {today} (UTC) on. The replay has expired: its owner deletes the sealed key",
         )
     machine = machine_of(asked.engine, plan.design)
     persons, columns = said_of(asked, data)
     dataset, extractor = _opened(held, data, persons, columns, asked)
     store = None if asked.features_store is None else Path(asked.features_store)
     check_store(store)
-    content = read_sealed(sealed_place(folder, asked.sealed_key))
+    content = _read_sealed(beside(folder, SEALED_FILE) if asked.sealed_key is None else Path(asked.sealed_key))
     bound = bound_to(sealed, certificate.id, certificate.plan, sealed.records_root)
     streams = SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
     with ScratchFolder() as scratch:
@@ -188,23 +190,6 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
             progress=progress,
         )
     return Remade(certificate.id, sealed, comparison, checks)
-
-
-def sealed_place(folder: Path, given: str | Path | None) -> Path:
-    """Return the path of the sealed key: as given, or next to the release."""
-    return beside(folder, SEALED_FILE) if given is None else Path(given)
-
-
-def sealed_in(held: VerifiedFolder) -> Commitment:
-    """Return what the certificate states of the sealed key, where there should still be one."""
-    sealed = commitment_of(held.certificate)
-    if sealed is None:
-        allowed = "a release with a key sealed for an auditor (privmix release `replay_for`): it was destroyed"
-        raise InvalidInput("release", held.certificate.id, allowed)
-    if held.ended is not None:
-        allowed = f"a release with its sealed key: a statement records its destruction on {held.ended.ending.date}"
-        raise InvalidInput("release", held.certificate.id, allowed)
-    return sealed
 
 
 def _opened(
@@ -274,7 +259,7 @@ def _spot_checks(
     return SpotChecks(checked, same, largest, wrong)
 
 
-def read_sealed(place: Path) -> bytes:
+def _read_sealed(place: Path) -> bytes:
     try:
         with open_private(place, "sealed key") as stream:
             return stream.read(MOST_SEALED_BYTES)

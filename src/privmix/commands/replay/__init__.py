@@ -1,1 +1,0 @@
-"""Releases made again by an auditor's key, and the end of that."""
