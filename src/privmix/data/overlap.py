@@ -52,7 +52,7 @@ def same_files(public: str, private: str, split: str = "train") -> bool:
         both = [set(_digests_at(public, "train")), set(_digests_at(private, split))]
         shared = both[0] & both[1]
         return bool(shared) and any(len(shared) >= _SHARE_OF_FILES * len(one) for one in both)
-    ours, theirs = _local(public, "train"), _local_alone(private, split)
+    ours, theirs = _local(public, "train"), _local(private, split)
     sizes = {path.stat().st_size for path in ours} & {path.stat().st_size for path in theirs}
     found = [dict(_hashed(files, sizes)) for files in (ours, theirs)]
     shared_bytes = sum(size for digest, size in found[0].items() if digest in found[1])
@@ -242,22 +242,19 @@ def _hash(content: bytes) -> bytes:
 
 
 def _local(place: str, split: str) -> list[Path]:
-    """Files of a split; a single file belongs to every split."""
+    """Files of a split; a single file belongs to every one. A file with arrays of several splits is of ``train``."""
     root = local_path(place)
     with reading(root, "a file or folder"):
         files = files_of(root)
-        return [path for path in files if may_belong(path.relative_to(root), split)] if root.is_dir() else files
-
-
-def _local_alone(place: str, split: str) -> list[Path]:
-    """Files of a split, but for those that hold several splits as arrays of their own."""
-    return [path for path in _local(place, split) if split == "train" or not holds_split(path, split)]
+        if root.is_dir():
+            files = [path for path in files if may_belong(path.relative_to(root), split)]
+    return [path for path in files if split == "train" or not holds_split(path, split)]
 
 
 def _digests_at(place: str, split: str) -> list[str]:
     """Hashes of the same files at a path or an address, where what a file holds is not known before it is fetched."""
     if not is_remote(place):
-        files = _local_alone(place, split)
+        files = _local(place, split)
         return [digest for digest, _ in _hashed(files, {path.stat().st_size for path in files})]
     return remote_digests(place, split, None if split == "train" else may_hold_splits)
 

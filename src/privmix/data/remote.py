@@ -52,7 +52,7 @@ class RemoteSource(Source):
         self._tree = found.tree()
         if self._tree is not None:
             try:
-                self._path = cast(Path, found.path(self._tree))
+                self._path = cast(Path, RemotePath(self._tree, found.below))
                 with self._renaming():
                     self._local = open_local(self._path)
             except CopyFirst:
@@ -139,16 +139,15 @@ def remote_digests(url: str, split: str | None = None, skip: Callable[[str], boo
         files = [file for file in files if not skip(_file_name(file))]
     tree, digests = found.tree(), []
     for file in files:
-        digests.append(_streamed_digest(found, file) if tree is None else RemotePath(tree, found.name(file)).sha256())
+        if tree is not None:
+            digests.append(RemotePath(tree, str(found.relative(file))).sha256())
+        else:
+            digest = hashlib.sha256()
+            with talking(url), found.system.open(file, "rb") as stream:
+                while piece := stream.read(2**20):
+                    digest.update(piece)
+            digests.append(digest.hexdigest())
     return digests
-
-
-def _streamed_digest(found: _Found, file: str) -> str:
-    digest = hashlib.sha256()
-    with talking(found.url), found.system.open(file, "rb") as stream:
-        while piece := stream.read(2**20):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 class _Found:
@@ -164,6 +163,8 @@ class _Found:
             self._root, self.shown = _fixed_part(target), re.split(r"[*\[]", shown)[0].rpartition("/")[0]
         else:
             self._root, self.shown = target, shown
+        # The part of the address below the folder of all: of a file or a pattern.
+        self.below = str(self.relative(target)) if one or self.pattern else ""
 
     @classmethod
     def at(cls, url: str) -> _Found:
@@ -186,9 +187,6 @@ class _Found:
         """Return a file's path below the folder of all."""
         return PurePosixPath(_without_query(file)).relative_to(PurePosixPath(self._root))
 
-    def name(self, file: str) -> str:
-        return _file_name(file) if self.one else str(self.relative(file))
-
     def beside(self) -> Iterator[tuple[str, str]]:
         """Names and paths of the files that belong to a single one and are there."""
         path = Path(_file_name(self.target))
@@ -201,7 +199,7 @@ class _Found:
         """Return the files as they are now; None where they cannot be read in place."""
         entries = {}
         with talking(self.url):
-            targets = {self.name(file): (file, self._infos[file]) for file in self.files}
+            targets = {str(self.relative(file)): (file, self._infos[file]) for file in self.files}
             if self.one:
                 targets |= {name: (place, None) for name, place in self.beside()}
             listed = self._lists_versions()
@@ -231,37 +229,20 @@ class _Found:
         except Exception:
             return None
 
-    def path(self, tree: Tree) -> RemotePath:
-        """Return the path in that tree that the address stands for."""
-        if self.one:
-            return RemotePath(tree, _file_name(self.target))
-        if self.pattern:
-            return RemotePath(tree, str(self.path_below()))
-        return RemotePath(tree, "")
-
     def copy(self, split: str, folder: Path) -> tuple[Path, str]:
         """Copy what a split needs below ``folder``; the copy's path (or pattern), and what ``folder`` stands for."""
-        if self.one:
-            path = folder / _file_name(self.target)
-            with talking(self.url):
-                _fetch(self.system, self.target, path)
-                for name, place in self.beside():
-                    _fetch(self.system, place, path.with_name(name))
-            return path, self.shown
         wanted = {file: self.relative(file) for file in self.files}
-        if not self.pattern:
+        if not self.below:
             wanted = {file: relative for file, relative in wanted.items() if may_belong(relative, split)}
         if not wanted:
             raise InvalidInput("split", split, f"a split of {self.shown}")
         with talking(self.url):
+            if self.one:
+                wanted |= {place: PurePosixPath(name) for name, place in self.beside()}
             for file, relative in wanted.items():
                 if ".." not in relative.parts:
                     _fetch(self.system, file, folder / relative)
-        return folder / self.path_below() if self.pattern else folder, self.shown
-
-    def path_below(self) -> PurePosixPath:
-        """Return the part of a pattern below the folder that all matches share."""
-        return PurePosixPath(self.target).relative_to(self._root)
+        return folder / self.below, self.shown
 
 
 def _fetch(system: Any, file: str, path: Path) -> None:

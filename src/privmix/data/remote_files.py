@@ -9,8 +9,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, ClassVar, Final, Literal, NamedTuple
@@ -48,12 +47,12 @@ class FileVersion(NamedTuple):
             return None
         said = {re.sub(r"[^a-z0-9]", "", str(name).lower()): value for name, value in info.items()}
         strong = [f"{name} {str(said[name]).strip(chr(34))}" for name in _TAGS if said.get(name)][:1]
-        times = [f"{name} {_text(said[name])}" for name in _TIMES if said.get(name)]
+        times = [f"{name} {said[name]}" for name in _TIMES if said.get(name)]
         return cls(info["size"], ", ".join(strong or times), bool(strong))
 
-
-def _text(moment: Any) -> str:
-    return moment.isoformat() if isinstance(moment, datetime) else str(moment)
+    @property
+    def st_size(self) -> int:
+        return self.size
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,7 @@ class Entry:
         return "<Entry>"
 
 
+@dataclass(unsafe_hash=True, repr=False)
 class Tree:
     """The files at an address as they were listed; other processes receive the address and the list.
 
@@ -80,11 +80,10 @@ class Tree:
 
     # `url` may hold secrets; `shown` stands for the folder of all files in messages.
 
-    def __init__(self, url: str, shown: str, entries: Mapping[str, Entry]) -> None:
-        self.url: Final = url
-        self.shown: Final = shown
-        self.entries: Final = dict(entries)
-        self._read: set[str] = set()
+    url: str
+    shown: str
+    entries: Mapping[str, Entry] = field(hash=False)
+    _read: set[str] = field(default_factory=set, init=False, compare=False)
 
     def __repr__(self) -> str:
         return f"<Tree {self.shown}>"
@@ -171,21 +170,11 @@ class RemotePath:
     def __str__(self) -> str:
         return f"{self.tree.shown}/{self.relative}" if self.relative else self.tree.shown
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RemotePath) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
     def __lt__(self, other: RemotePath) -> bool:
         return self.relative < other.relative
 
     def __truediv__(self, name: str) -> RemotePath:
         return RemotePath(self.tree, str(PurePosixPath(self.relative) / name))
-
-    @property
-    def _key(self) -> tuple[Any, ...]:
-        return self.tree.url, self.tree.shown, self.relative, self.tree.entries.get(self.relative)
 
     @property
     def name(self) -> str:
@@ -206,9 +195,6 @@ class RemotePath:
     def with_suffix(self, suffix: str) -> RemotePath:
         return RemotePath(self.tree, str(PurePosixPath(self.relative).with_suffix(suffix)))
 
-    def relative_to(self, other: RemotePath) -> PurePosixPath:
-        return PurePosixPath(self.relative).relative_to(other.relative)
-
     def is_file(self) -> bool:
         return self.relative in self.tree.entries
 
@@ -223,15 +209,12 @@ class RemotePath:
 
     def stat(self) -> FileVersion:
         """Its size, as ``st_size``."""
-        return _Stat(*self._entry().version)
+        return self._entry().version
 
     def open(self, mode: Literal["rb"] = "rb", buffering: int = -1) -> Any:
         """Return a stream of its bytes; without a buffer it asks for exactly what it is asked for."""
         stream = RangeStream(self.tree, self.relative, self._entry().version.size)
         return stream if buffering == 0 else io.BufferedReader(stream, stream.piece)
-
-    def read_bytes(self) -> bytes:
-        return self.tree.read(self.relative, 0, self._entry().version.size)
 
     def sha256(self) -> str:
         """SHA-256 of its bytes; they are read unless this process has already read them from the first to the last."""
@@ -257,12 +240,6 @@ class RemotePath:
 def as_remote(path: object) -> RemotePath | None:
     """Return the path, if it stands for files at an address."""
     return path if isinstance(path, RemotePath) else None
-
-
-class _Stat(FileVersion):
-    @property
-    def st_size(self) -> int:
-        return self.size
 
 
 class RangeStream(io.RawIOBase):

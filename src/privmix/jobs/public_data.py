@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.dataset import Source
-from privmix.data.overlap import InputHashes as RecordHashes
-from privmix.data.overlap import PersonsContents as PersonsHashes
-from privmix.data.overlap import Sketch, made_of, same_files, same_place
+from privmix.data.overlap import InputHashes, PersonsContents, Sketch, made_of, same_files, same_place
 from privmix.errors import WITHHELD, InvalidInput, in_terms_of
 from privmix.features.base import Extractor
 from privmix.jobs.columns import Columns
@@ -62,12 +60,12 @@ def sources_of(
     return found
 
 
-def contents_of(sources: Mapping[str, Source]) -> dict[str, RecordHashes]:
+def contents_of(sources: Mapping[str, Source]) -> dict[str, InputHashes]:
     """Hashes of the records of public datasets, by the flags that name them."""
     found = {}
     for flag, source in sources.items():
         with in_terms_of(part=flag):
-            found[flag] = RecordHashes.of(source)
+            found[flag] = InputHashes.of(source)
     return found
 
 
@@ -76,25 +74,24 @@ def origins_of(sources: Mapping[str, Source]) -> list[tuple[str, Sketch]]:
     found = []
     for flag, source in sources.items():
         with in_terms_of(part=flag):
-            sketches = [made_of(file) for file in source.files]
-        found += [(flag, sketch) for sketch in sketches if sketch is not None]
+            found += [(flag, sketch) for file in source.files if (sketch := made_of(file)) is not None]
     return found
 
 
 def refuse_overlap(
-    given: Mapping[str, RecordHashes],
+    given: Mapping[str, InputHashes],
     source: Source,
-    made_of: Iterable[tuple[str, Sketch]],
+    origins: Iterable[tuple[str, Sketch]],
     whose: Callable[[], NDArray[np.int64] | None] = lambda: None,
 ) -> None:
     """Raise :class:`InvalidInput` where public records are in large part private ones, in any format."""
     # It reads private records, so budget is charged first, and its answer is for the owner: after a refusal nothing
     # is published. `whose`: each person counts with one record.
-    sketches = list(made_of)
+    sketches = list(origins)
     if not given and not sketches:
         return
     persons = whose()
-    private = RecordHashes.of(source) if persons is None else PersonsHashes.of(source, persons)
+    private = InputHashes.of(source) if persons is None else PersonsContents.of(source, persons)
     for flag, contents in given.items():
         if contents.overlaps(private.beside(contents.counts)):
             raise InvalidInput(flag, WITHHELD, "public records: many of these are records of the private dataset")
