@@ -151,13 +151,10 @@ class SquareRoot(Checked):
         # the rounding of this very sum.
         return math.sqrt(math.fsum(value * value for value in _coefficients(self.steps))) * (1 + _ROUNDING)
 
-    def row_norm(self, step: int) -> float:
-        """Return the standard deviation of (B z)_t for z of variance 1; t from 1 to T."""
-        return math.sqrt(math.fsum(value * value for value in _coefficients(self.steps)[:step]))
-
     def growth(self, step: int) -> float:
         """Return the standard deviation of the noise in sum t over that of one query at the price of all T sums."""
-        return self.sensitivity * self.row_norm(step)
+        # That of (B z)_t for z of variance 1 is the norm of row t of B; t from 1 to T.
+        return self.sensitivity * math.sqrt(math.fsum(value * value for value in self.weights(step)))
 
     def weights(self, step: int) -> tuple[float, ...]:
         """Row t of B, up to its diagonal: what z_1, ..., z_t are multiplied with."""
