@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,8 +14,8 @@ from numpy.typing import NDArray
 
 from privmix.data import FeatureStore, Source, open_dataset
 from privmix.data.partial import TileFolder, tiles_of
-from privmix.engine.encoding import ClusterEncoder, Parts, TilePlace, TileWorker
-from privmix.engine.ray import Cluster, Failure
+from privmix.engine.encoding import ClusterEncoder, TilePlace, encode_tiles
+from privmix.engine.ray import Cluster
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import Extractor
 from privmix.features.cache import write_features
@@ -67,14 +66,11 @@ class Alone:
     def rows(self, source: Source, writer: Any) -> Any:
         folder = TileFolder.beside(writer.path, {**writer.facts, "tile": TILE})
         place = TilePlace(str(writer.path), TILE, writer.dim, folder.facts)
-        worker, parts = TileWorker(os.getcwd(), None), Parts((source, self.extractor), stored=False)
         for number in range(source.manifest().tiles(TILE)):
             if number not in folder.there():
                 if len(self.made) == self.most:
                     raise KeyboardInterrupt
-                found = worker.encode(place, range(number, number + 1), parts)
-                if isinstance(found, Failure):
-                    raise InvalidInput(str(found.field), "hidden", found.allowed)
+                encode_tiles(place, range(number, number + 1), source, self.extractor)
                 self.made.append(number)
             tile = folder.read(number, min(TILE, N - number * TILE), writer.dim)
             assert tile is not None
@@ -191,19 +187,17 @@ def test_another_kind_of_machine_makes_no_tile(tmp_path: Path, source: Source) -
     """Not even one that nobody looks at until the work has failed, and that the next attempt would take."""
     folder = TileFolder.beside(tmp_path / "S", {})
     other = TilePlace(str(tmp_path / "S"), TILE, DIM, folder.facts, runtime={"device": "another"})
-    worker, parts = TileWorker(os.getcwd(), None), Parts((source, Doubled()), stored=False)
-    said = worker.encode(other, range(1), parts)
+    said = encode_tiles(other, range(1), source, Doubled())
     assert said == Doubled().runtime()
     assert folder.there() == set()
-    assert worker.encode(replace(other, runtime=said), range(1), parts) == said
+    assert encode_tiles(replace(other, runtime=said), range(1), source, Doubled()) == said
     assert folder.there() == {0}
 
 
 def test_a_machine_without_the_folder_says_so(tmp_path: Path, source: Source) -> None:
     place = TilePlace(str(tmp_path / "elsewhere"), TILE, DIM, b"")
-    parts = Parts((source, Doubled()), stored=False)
-    found = TileWorker(os.getcwd(), None).encode(place, range(1), parts)
-    assert found == Failure(None, "No such file or directory")
+    with pytest.raises(StorageError, match="share the folder"):
+        encode_tiles(place, range(1), source, Doubled())
     with pytest.raises(StorageError, match="share the folder"):
         TileFolder.at(tmp_path / "elsewhere", None)
 
@@ -248,8 +242,8 @@ def test_a_worker_writes_no_tile_of_data_that_changed(tmp_path: Path) -> None:
 
 def test_killed_workers_change_no_byte(cluster: Any, tmp_path: Path, source: Source, whole: FeatureStore) -> None:
     dying = Cluster(on_task_start=die_once(tmp_path / "died"))
-    with ClusterEncoder(dying, source, Identity2()) as encoder:
-        made = write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
+    with ClusterEncoder.on(dying, source, Doubled()) as encoder:
+        made = write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
     assert (tmp_path / "died").exists()
     assert np.array_equal(made.features, whole.features)
     assert {path.name for path in tmp_path.iterdir()} == {"d.parquet", "whole", "STORE", "died"}
@@ -259,13 +253,6 @@ def test_workers_read_data_at_an_address_in_place(cluster: Any, tmp_path: Path, 
     pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
     source = open_dataset(f"local://{tmp_path / 'd.parquet'}", classes=CLASSES)
     assert source.travels
-    with ClusterEncoder(Cluster(), source, Identity2()) as encoder:
-        made = write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
+    with ClusterEncoder.on(Cluster(), source, Doubled()) as encoder:
+        made = write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
     assert np.array_equal(made.features, whole.features)
-
-
-class Identity2(Identity):
-    """Twice the numbers; it travels."""
-
-    def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        return 2 * np.asarray(x, np.float32)

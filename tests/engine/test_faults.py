@@ -22,7 +22,7 @@ from privmix.features.cache import write_features
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases.api import release_to_folder
-from tests.engine.test_encoding import DIM, MADE_FROM, TILE, Identity2, N, data
+from tests.engine.test_encoding import DIM, MADE_FROM, TILE, Doubled, N, data
 from tests.releases.helpers import make_plan, make_records
 
 # Nobody waits so long but on a machine that has much else to do.
@@ -37,12 +37,12 @@ def source(tmp_path: Path) -> Source:
 
 @pytest.fixture
 def whole(tmp_path: Path, source: Source) -> FeatureStore:
-    return write_features(source, Identity2(), tmp_path / "whole", MADE_FROM)
+    return write_features(source, Doubled(), tmp_path / "whole", MADE_FROM)
 
 
 def encoded(source: Source, cluster: Cluster, folder: Path) -> FeatureStore:
-    with ClusterEncoder(cluster, source, Identity2()) as encoder:
-        return write_features(source, Identity2(), folder / "STORE", MADE_FROM, encoder=encoder)
+    with ClusterEncoder.on(cluster, source, Doubled()) as encoder:
+        return write_features(source, Doubled(), folder / "STORE", MADE_FROM, encoder=encoder)
 
 
 def same(made: FeatureStore, whole: FeatureStore) -> bool:
@@ -76,7 +76,7 @@ def test_a_tile_that_takes_long_keeps_no_other_waiting(cluster: Any, tmp_path: P
     """It ends when all others were begun: also those that its worker had before it."""
     # A reader can begin at each tile.
     source = data(tmp_path, group=TILE)
-    whole = write_features(source, Identity2(), tmp_path / "whole", MADE_FROM)
+    whole = write_features(source, Doubled(), tmp_path / "whole", MADE_FROM)
     slow = Cluster(on_task_start=held_until(tmp_path / "marks", TILES))
     assert same(encoded(source, slow, tmp_path), whole)
 
@@ -93,7 +93,8 @@ def test_a_full_disk_says_so_and_the_tiles_that_are_whole_stay(
     cluster: Any, tmp_path: Path, source: Source, whole: FeatureStore
 ) -> None:
     """A worker may write no file as large as a tile, from the third tile on."""
-    place = tmp_path / "STORE"
+    place, is_full = tmp_path / "STORE", tmp_path / "is-full"
+    is_full.touch()
 
     def full() -> None:
         import resource
@@ -102,8 +103,8 @@ def test_a_full_disk_says_so_and_the_tiles_that_are_whole_stay(
 
         def write(folder: TileFolder, *tile: Any) -> None:
             before = resource.getrlimit(resource.RLIMIT_FSIZE)
-            # Of these bytes alone: Ray writes its own logs.
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+            # Of these bytes alone: Ray writes its own logs. A process goes on to other work later.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000 if is_full.exists() else before[0], before[1]))
             try:
                 original(folder, *tile)
             finally:
@@ -119,6 +120,7 @@ def test_a_full_disk_says_so_and_the_tiles_that_are_whole_stay(
     left = folder.there()
     assert len(left) >= 2
     assert all(folder.read(number, min(TILE, N - number * TILE), DIM) is not None for number in left)
+    is_full.unlink()
     marks = tmp_path / "marks"
     marks.mkdir()
     noting = Cluster(on_task_start=lambda: os.close(os.open(marks / os.urandom(8).hex(), os.O_CREAT)))

@@ -15,7 +15,7 @@ from privmix.designs.rows.poisson import Poisson
 from privmix.engine.engines import make_engine
 from privmix.engine.records import PersonTiles, tiles_of
 from privmix.engine.rows import PrivateRecords
-from privmix.engine.tiles import TileSummer
+from privmix.engine.tiles import TileSummer, empty_sums
 from privmix.mechanisms import membership
 from privmix.mechanisms.membership import Membership
 from privmix.mechanisms.persons import Givers, RecordWeights, grouped
@@ -284,7 +284,7 @@ def test_rows_of_means_are_sums_of_their_members_means(name: str, per_person: in
     assert isinstance(plan, ReleasePlan)
     child = SecretStreams.from_seed(2).derive("membership")
     summer, transform = TileSummer(plan, tiles_of(records), child), RecordTransform(plan.clip_norm)
-    sums = summer.empty_sums(range(1))
+    sums = empty_sums(plan, range(1))
     summer.add(sums, range(1), 0, summer.quantise(0, transform, summer.empty_tile(0)))
     members, rows = summer.members(0, 0), plan.rows
     held = np.repeat(np.arange(rows), members.counts)

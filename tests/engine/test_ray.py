@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.data import FeatureStore, Schema
 from privmix.designs.stages.engine import TwoStageEngine
 from privmix.engine.cluster import ClusterLost, _check_mode, _check_reachable, _check_token_asked
 from privmix.engine.grouping import store_by_person
@@ -36,6 +35,7 @@ from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 from privmix.releases.api import release_to_folder
 from privmix.releases.verify import verify_release
+from tests.engine.test_grouping import stored as in_store
 from tests.golden.freeze import CASES, FROZEN, release_digests
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, make_plan, make_records
@@ -96,17 +96,14 @@ def test_a_killed_worker_changes_no_bit(cluster: Any, records: PrivateRecords, t
 def test_a_killed_worker_changes_no_bit_of_moments(cluster: Any, records: PrivateRecords, tmp_path: Path) -> None:
     """Of persons in a store, which workers open by its path."""
     whose = np.random.default_rng(0).integers(0, COUNT // 2, COUNT)
-    schema = Schema(records=COUNT, input_shape=(3,), classes=CLASSES)
-    with FeatureStore.create(tmp_path / "store", COUNT, 3, schema=schema, extractor={"name": "identity"}) as writer:
-        writer.append(records.features, records.labels)
-    stored = store_by_person(FeatureStore.open(tmp_path / "store"), whose, tmp_path / "by-person")
+    by_person = store_by_person(in_store(tmp_path, records), whose, tmp_path / "by-person")
     persons = len(np.unique(whose))
     plan: Any = ReleaseConfig(
         records=persons, dim=3, classes=CLASSES, design="two-stage", rows=10, per_person=1
     ).with_noise(1.0)
     marker, found = tmp_path / "died", list[dict[str, Any]]()
     dying = Cluster(on_task_start=die_once(marker))
-    for given, where in ((PrivateRecords(records.features, records.labels, whose), None), (stored, dying)):
+    for given, where in ((PrivateRecords(records.features, records.labels, whose), None), (by_person, dying)):
         engine = TwoStageEngine(plan, given, SecretStreams.from_seed(3), cluster=where)
         list(engine.rows())
         found.append(vars(engine.beside))
@@ -366,12 +363,8 @@ def test_workers_get_no_key_to_the_noise() -> None:
 @pytest.mark.thorough
 def test_a_lost_machine_changes_no_bit(cluster: Any, spare: Any, records: PrivateRecords, tmp_path: Path) -> None:
     """Records come from a store that every node opens by its path."""
-    schema = Schema(records=COUNT, input_shape=(3,), classes=CLASSES)
-    with FeatureStore.create(tmp_path / "store", COUNT, 3, schema=schema, extractor={"name": "identity"}) as writer:
-        writer.append(records.features, records.labels)
-    store = FeatureStore.open(tmp_path / "store")
     plan = make_plan(COUNT, 3, rows=5_000)
-    engine = RayReleaseEngine(plan, store, SecretStreams.from_seed(3), tiles_at_once=1)
+    engine = RayReleaseEngine(plan, in_store(tmp_path, records), SecretStreams.from_seed(3), tiles_at_once=1)
     blocks = []
     for number, block in enumerate(engine.rows()):
         blocks.append(np.hstack([block.x, block.y]))

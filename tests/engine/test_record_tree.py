@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privmix.data import FeatureStore, Schema
+from privmix.data import FeatureStore
 from privmix.engine import record_tree
 from privmix.engine.grouping import store_by_person
 from privmix.engine.record_tree import FAN_IN, HEIGHT, commitment_key, records_root
 from privmix.engine.records import tiles_of
 from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
+from tests.engine.test_grouping import stored
 
 KEY = bytes(range(32))
 
@@ -106,10 +107,7 @@ def test_its_key_is_of_the_run_and_tells_nothing_of_it() -> None:
 def test_wherever_records_lie_and_however_many_work(tmp_path: Path) -> None:
     records = some(70_000)
     assert root(records) == root(records, workers=3)
-    schema = Schema(records=70_000, input_shape=(5,), classes=("a", "b", "c"))
-    with FeatureStore.create(tmp_path / "store", 70_000, 5, schema=schema, extractor={"name": "identity"}) as writer:
-        writer.append(records.features, records.labels)
-    store = FeatureStore.open(tmp_path / "store")
+    store = stored(tmp_path, records)
     assert root(store) == root(records)
     whose = np.random.default_rng(1).integers(0, 9_000, 70_000)
     by_person = store_by_person(store, whose, tmp_path / "by-person")

@@ -12,7 +12,7 @@ from scipy import stats
 
 from privmix.engine.records import ArrayTiles
 from privmix.engine.rows import PrivateRecords, ReleaseEngine
-from privmix.engine.tiles import TileSummer
+from privmix.engine.tiles import TileSummer, empty_sums
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.noise import Lattice, gaussian_on_lattice, laplace_on_lattice
@@ -138,7 +138,7 @@ def test_membership_is_drawn_without_the_key_to_the_noise() -> None:
     plan, records = make_plan(centre="none"), make_records()
     child = SecretStreams.of_shared(SecretStreams.from_seed(2).derive("membership").share())
     summer = TileSummer(plan, ArrayTiles(records.features, records.labels), child)
-    sums = summer.empty_sums(range(1))
+    sums = empty_sums(plan, range(1))
     lattice = summer.quantise(0, RecordTransform(plan.clip_norm), summer.empty_tile(0))
     summer.add(sums, range(1), 0, lattice)
     noise = release(plan, records, seed=2).x.astype(np.float64)

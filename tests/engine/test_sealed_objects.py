@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privmix.engine.cluster import ClusterLost, lost, reason_of
-from privmix.engine.ray import Failure, ObjectTiles, PassTask, RowPass, merge_sums, pass_sums
+from privmix.engine.ray import Failure, ObjectTiles, OpenedTiles, PassTask, RowPass, merge_sums, pass_sums
 from privmix.engine.records import ArrayTiles
 from privmix.engine.sealed_objects import ObjectKey, Sealed
 from privmix.engine.tiles import empty_sums
@@ -107,10 +107,10 @@ def test_records_lie_there_without_their_key() -> None:
     sent = pickle.dumps(tiles)
     assert key._key not in sent
     assert pickle.dumps(facts[0])[3:7] not in sent
-    found = pickle.loads(sent).opened(key)
+    found = OpenedTiles(pickle.loads(sent), key)
     assert (found.count, found.units, found.length(1)) == (3_141_592_653, 7, 2)
     with pytest.raises(ClusterLost):
-        tiles.opened(ObjectKey())
+        OpenedTiles(tiles, ObjectKey())
 
 
 def test_a_reason_is_the_systems_word_and_no_librarys() -> None:

@@ -19,17 +19,6 @@ number of records; whether a reader can begin with any of them."""
 _PASSED: Final = 0.25
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """One stretch; see ``PARTS``."""
-
-    file: int
-    place: int
-    first: int
-    count: int
-    anywhere: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Manifest:
     """The stretches of a dataset, in order and without gaps: (k,) of type ``PARTS``. Private, as file names are."""
@@ -72,38 +61,22 @@ class Manifest:
 
     def entry(self, record: int) -> int:
         """Return the last record, not behind ``record``, that a reader can begin with."""
-        begin = self.begin(record)
-        return record if begin.anywhere else begin.first
-
-    def begin(self, record: int) -> Stretch:
-        """Return the stretch that a record is in; behind the last one, that one."""
-        if not len(self.parts):
-            return Stretch(0, 0, 0, 0, False)
-        file, place, first, count, anywhere = self.parts[self._part(record)].item()
-        return Stretch(file, place, first, count, anywhere)
-
-    def end(self, record: int) -> tuple[int, int | None]:
-        """Return the file of a record, and where the stretch after the record's begins in it, or None."""
-        part = self._part(record)
-        file = int(self.parts["file"][part])
-        last = part + 1 == len(self.parts) or int(self.parts["file"][part + 1]) != file
-        return file, None if last else int(self.parts["place"][part + 1])
+        part = self.parts[self._part(record)]
+        return record if part["anywhere"] else int(part["first"])
 
     def spans(self, first: int, stop: int) -> tuple[int, list[tuple[Path, int, int | None]]]:
         """Return how many records to pass over, and each file with the places to begin at and to end before."""
-        begin, (last, end) = self.begin(first), self.end(max(0, stop - 1))
+        file, place, passed, *_ = self.parts[self._part(first)].item()
+        last = self._part(max(0, stop - 1))
+        after, end = self.parts[last + 1 : last + 2], None
+        if len(after) and after["file"][0] == self.parts["file"][last]:
+            end = int(after["place"][0])
+        stop_file = int(self.parts["file"][last])
         spans = [
-            (self.files[number], begin.place if number == begin.file else 0, end if number == last else None)
-            for number in range(begin.file, last + 1)
+            (self.files[number], place if number == file else 0, end if number == stop_file else None)
+            for number in range(file, stop_file + 1)
         ]
-        return first - begin.first, spans
-
-    def tile(self, number: int, records: int) -> Tile:
-        """Return the records of tile ``number`` of ``records`` records."""
-        first = number * records
-        count = min(records, self.records - first)
-        last = self._part(first + count - 1)
-        return Tile(number, first, count, self.parts[self._part(first) : last + 1].copy())
+        return first - passed, spans
 
     def tiles(self, records: int) -> int:
         return -(-self.records // records)
@@ -127,13 +100,3 @@ class Manifest:
     def _part(self, record: int) -> int:
         # A stretch without records begins where another does: the last of these stretches has the record.
         return int(np.searchsorted(self.parts["first"], record, side="right")) - 1
-
-
-@dataclass(frozen=True, eq=False)
-class Tile:
-    """Number, first record and record count of a tile, and the ``PARTS`` that it is in."""
-
-    number: int
-    first: int
-    count: int
-    parts: NDArray[Any]

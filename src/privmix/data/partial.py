@@ -319,11 +319,6 @@ def tiles_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.tiles")
 
 
-def missing(there: set[int], first: int, tiles: int) -> list[int]:
-    """Numbers from ``first`` to before ``tiles`` that are absent: 8 bytes each."""
-    return [number for number in range(first, tiles) if number not in there]
-
-
 def _check_ours(folder: PrivateFolder) -> None:
     tiles = {name for name in folder.names() if name.removeprefix(".").startswith(_PREFIX)}
     folder.check_names({_BEGIN, *tiles})

@@ -1,4 +1,4 @@
-"""Features made on a Ray cluster: actors read tiles of the records, encode them, and write each tile's file."""
+"""Features made on a Ray cluster: tasks read tiles of the records, encode them, and write each tile's file."""
 # Records and features never enter Ray's object store or its spilled files. So data and store must be on a file system
 # that all machines share, at the same paths, as the same user's.
 
@@ -8,26 +8,25 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.partial import TileFolder, missing, tile_records
+from privmix.data.partial import TileFolder, tile_records
 from privmix.data.source import Source, as_inputs
 from privmix.data.store import FeatureStoreWriter
 from privmix.engine.cluster import KEPT, ClusterLost, check_ray
-from privmix.engine.dealing import Dealing, asks_until_back
 from privmix.engine.ray import Cluster, _checked, _guarded
 from privmix.errors import InvalidInput
 from privmix.private_files import no_core_dumps
 
-# How long all workers are waited for before the first tile, where some have come.
-_SECONDS: Final = 30.0
+# Runs of tiles that are under way for each slot of the cluster: no slot waits for the next one.
+_AHEAD: Final = 2
 # How often a tile is made again if its bytes are not those that were written.
 _AGAIN: Final = 3
 
@@ -61,154 +60,141 @@ class TilePlace:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Source and extractor of the tiles, or (``stored``) their places in Ray's object store; no records."""
+class TileTask:
+    """What every task needs: places of source and extractor in Ray's object store, the folder that names start in."""
 
-    held: tuple[Any, Any]
-    stored: bool
+    source: Any
+    extractor: Any
+    folder: str
+    on_start: Callable[[], None] | None
 
-    def fetched(self) -> tuple[Source, Encodes]:
-        if not self.stored:
-            return self.held
-        import ray
-
-        source, extractor = ray.get(list(self.held))
-        return source, extractor
-
-
-class TileWorker:
-    """An actor that makes tiles, one after the other. Holds private records while it does.
-
-    Formal guarantees:
-        * a tile's bytes follow from the data, the extractor and its number: made twice, it is the same;
-        * the text of a failure reveals no fact about a record.
-    """
-
-    def __init__(self, folder: str, on_start: Callable[[], None] | None) -> None:
+    def parts(self) -> tuple[Source, Encodes]:
         no_core_dumps()
         # Names of files may be relative.
         with suppress(OSError):
-            os.chdir(folder)
-        self._on_start = on_start
-        self._parts: tuple[Source, Encodes] | None = None
+            os.chdir(self.folder)
+        return _fetched(self.source, self.extractor)
 
-    def runtime(self, parts: Parts) -> Any:
-        """Facts that may change the last bits of its features."""
-        return _guarded(lambda: self._opened(parts).runtime())
+    def runtime(self) -> Any:
+        """Facts that may change the last bits of features made here."""
+        return _guarded(lambda: self.parts()[1].runtime())
 
-    def _opened(self, parts: Parts) -> Encodes:
-        """Fetch source and extractor once and return the extractor; a restarted worker gets them again."""
-        if self._parts is None:
-            self._source, self._extractor = self._parts = parts.fetched()
-            if (torch := sys.modules.get("torch")) is not None:
-                torch.set_num_threads(1)
-        return self._parts[1]
+    def encode(self, place: TilePlace, span: range) -> Any:
+        """Make tiles; return :meth:`runtime`, or why it failed."""
+        return _guarded(lambda: encode_tiles(place, span, *self.parts(), self.on_start))
 
-    def encode(self, place: TilePlace, span: range, parts: Parts) -> Any:
-        """Make the missing tiles of ``span``; return :meth:`runtime`, or why it failed."""
 
-        def work() -> Mapping[str, Any]:
-            found = self._opened(parts).runtime()
-            if place.runtime not in (None, found):
-                # Ray restarted this actor on a machine with other versions: its tiles would differ in the last bits.
-                return found
-            folder = place.folder()
-            try:
-                there = folder.there()
-                for run in _neighbours([number for number in span if number not in there]):
-                    self._encode(place, folder, run)
-            finally:
-                folder.close()
-            return self._extractor.runtime()
+@lru_cache(1)
+def _fetched(source: Any, extractor: Any) -> tuple[Source, Encodes]:
+    """Fetch both once for each process, which does many tasks: a network takes seconds to load."""
+    import ray
 
-        return _guarded(work)
+    found: tuple[Source, Encodes] = tuple(ray.get([source, extractor]))
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)
+    return found
 
-    def _encode(self, place: TilePlace, folder: TileFolder, run: range) -> None:
-        first, end = run.start * place.records, min(run.stop * place.records, self._source.schema.records)
-        held: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
-        number, room = run.start, place.records
-        for batch in self._source.batches(self._extractor.step, first, end):
-            x, y = batch.x, batch.y
-            while len(y):
-                if room == place.records and self._on_start is not None:
-                    self._on_start()
-                held.append((self._features(x[:room], place.dim), y[:room]))
-                taken = len(held[-1][1])
-                x, y, first, room = x[taken:], y[taken:], first + taken, room - taken
-                if not room or first == end:
-                    self._source.check_unchanged()
-                    folder.write(number, *(np.concatenate(part) for part in zip(*held, strict=True)))
-                    held, number, room = [], number + 1, place.records
 
-    def _features(self, x: NDArray[Any], dim: int) -> NDArray[Any]:
-        return as_inputs(np.asarray(self._extractor.transform(x)), (dim,))
+def encode_tiles(
+    place: TilePlace, span: range, source: Source, extractor: Encodes, on_start: Callable[[], None] | None = None
+) -> Mapping[str, Any]:
+    """Make the missing tiles of ``span``; return the facts that may change the last bits of features.
+
+    Formal guarantees:
+        * a tile's bytes follow from the data, the extractor and its number: made twice, it is the same;
+        * the text of a failure on a cluster reveals no fact about a record.
+    """
+    found = extractor.runtime()
+    if place.runtime not in (None, found):
+        # A machine with other versions: its tiles would differ in the last bits.
+        return found
+    folder = place.folder()
+    try:
+        there = folder.there()
+        for run in _neighbours([number for number in span if number not in there]):
+            _encode(place, folder, run, source, extractor, on_start)
+    finally:
+        folder.close()
+    return extractor.runtime()
+
+
+def _encode(
+    place: TilePlace,
+    folder: TileFolder,
+    run: range,
+    source: Source,
+    extractor: Encodes,
+    on_start: Callable[[], None] | None,
+) -> None:
+    first, end = run.start * place.records, min(run.stop * place.records, source.schema.records)
+    held: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
+    number, room = run.start, place.records
+    for batch in source.batches(extractor.step, first, end):
+        x, y = batch.x, batch.y
+        while len(y):
+            if room == place.records and on_start is not None:
+                on_start()
+            held.append((as_inputs(np.asarray(extractor.transform(x[:room])), (place.dim,)), y[:room]))
+            taken = len(held[-1][1])
+            x, y, first, room = x[taken:], y[taken:], first + taken, room - taken
+            if not room or first == end:
+                source.check_unchanged()
+                folder.write(number, *(np.concatenate(part) for part in zip(*held, strict=True)))
+                held, number, room = [], number + 1, place.records
 
 
 @dataclass(eq=False)
 class ClusterEncoder:
-    """Makes the features of a store on a cluster; see :class:`privmix.features.cache.Encoder`. A context manager.
+    """Makes the features of a store on a cluster; see :class:`privmix.features.cache.Encoder`.
 
     Formal guarantees:
         * Same: the store has the bytes of one that is made here, where one machine's :meth:`runtime` is the other's;
         * Exactly once: each tile is in the store once, in its place, after any deaths and however often it was made;
         * Resumed: tiles that are there are not made again, and what comes before one is read only where its file's
-          format has no place nearer to begin at.
+          format has no place nearer to begin at;
+        * Lost: the runs of tiles of a worker that died, alone or with its machine, go to others at once, each at most
+          ``max_retries`` times; a run that takes long holds up itself alone.
     """
 
-    cluster: Cluster
+    # start: has a run of tiles made; most: runs that are under way at once.
+
     source: Source
-    extractor: Encodes
-    workers: int | None = None
-    _done: ExitStack = field(default_factory=ExitStack, init=False)
-    _actors: list[Any] = field(default_factory=list, init=False)
-    _later: Any = field(default=(), init=False)
-    _parts: Any = field(default=(), init=False)
-    _runtime: Any = field(default=None, init=False)
+    start: Callable[[TilePlace, range], Any]
+    most: int
+    facts: Mapping[str, Any]
+    _under_way: dict[Any, range] = field(default_factory=dict, init=False)
 
-    def __enter__(self) -> Self:
+    @classmethod
+    @contextmanager
+    def on(cls, cluster: Cluster, source: Source, extractor: Encodes, workers: int | None = None) -> Iterator[Self]:
+        """Connect to the cluster while the block lasts; what is under way at its end is given up."""
         check_ray()
-        assert self.source.travels
-        self._done.enter_context(self.cluster.open())
-        try:
-            self._start()
-        except BaseException:
-            self.__exit__(*sys.exc_info())
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.__exit__(kind, error, trace)
-
-    def _start(self) -> None:
+        assert source.travels
         import ray
 
         library: Any = ray
-        there = library.cluster_resources()
-        on_gpu = there.get("GPU", 0) >= 1 and "device" in self.extractor.runtime()
-        many = int(there["GPU"] if on_gpu else max(1, there.get("CPU", 1)))
-        made = library.remote(TileWorker).options(
-            num_cpus=1, num_gpus=1 if on_gpu else 0, max_restarts=self.cluster.max_retries
-        )
-        # Put once, for all of them.
-        self._parts = Parts((library.put(self.source), library.put(self.extractor)), stored=True)
-        for _ in range(many if self.workers is None else min(self.workers, many)):
-            self._actors.append(made.remote(os.getcwd(), self.cluster.on_task_start))
-            self._done.callback(library.kill, self._actors[-1])
-        asked = {asks_until_back(actor, self._parts): number for number, actor in enumerate(self._actors)}
-        here, self._later = library.wait(list(asked), num_returns=len(asked), timeout=_SECONDS)
-        if not here:
-            here, self._later = library.wait(list(asked), num_returns=1)
-        for found in library.get(here):
-            self._check_runtime(_checked(found))
-        # Workers on machines that are busy, or were just lost: they get work when they come.
-        self._later = {one: asked[one] for one in self._later}
+        with cluster.open():
+            there = library.cluster_resources()
+            on_gpu = there.get("GPU", 0) >= 1 and "device" in extractor.runtime()
+            many = int(there["GPU"] if on_gpu else max(1, there.get("CPU", 1)))
+            # Put once, for all tasks.
+            task = TileTask(library.put(source), library.put(extractor), os.getcwd(), cluster.on_task_start)
+            # On a GPU Ray would end a process after each call, and the network would be loaded for each.
+            remote = library.remote(
+                num_cpus=1, num_gpus=1 if on_gpu else 0, max_retries=cluster.max_retries, max_calls=0
+            )
+            encode, facts = remote(TileTask.encode), library.get(remote(TileTask.runtime).remote(task))
+            most = _AHEAD * many if workers is None else min(workers, many)
+            encoder = cls(source, lambda place, run: encode.remote(task, place, run), most, _checked(facts))
+            try:
+                yield encoder
+            finally:
+                for call in encoder._under_way:
+                    library.cancel(call, force=True)
 
     def runtime(self) -> Mapping[str, Any]:
-        """Return the facts that may change the last bits of features, as all workers report them."""
-        found: Mapping[str, Any] = self._runtime
-        return found
+        """Return the facts that may change the last bits of features; every worker has the same."""
+        return self.facts
 
     def rows(
         self, source: Source, writer: FeatureStoreWriter
@@ -217,7 +203,7 @@ class ClusterEncoder:
         size = tile_records(source.schema.records, writer.dim)
         folder = TileFolder.beside(writer.path, {**writer.facts, "tile": size})
         path = str(writer.path.absolute())
-        place = TilePlace(path, size, writer.dim, folder.facts, self._runtime)
+        place = TilePlace(path, size, writer.dim, folder.facts, self.facts)
         try:
             yield from self._in_order(place, folder, writer)
             writer.checkpoint()
@@ -232,19 +218,28 @@ class ClusterEncoder:
     def _in_order(
         self, place: TilePlace, folder: TileFolder, writer: FeatureStoreWriter
     ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        import ray
+
         size, records, manifest = place.records, self.source.schema.records, self.source.manifest()
         there, tiles, again = folder.there(), manifest.tiles(size), 0
-        lacking = missing(there, writer.rows // size, tiles)
-        runs = deque(manifest.runs(lacking, size))
-        retries = self.cluster.max_retries
-        work = Dealing(self._actors, place, self._parts, runs, retries, self._check_runtime, self._later)
         written: deque[int] = deque()
         number = writer.rows // size
+        runs = deque(manifest.runs([tile for tile in range(number, tiles) if tile not in there], size))
         while number < tiles:
-            there |= work.done(wait=number not in there)
+            while runs and len(self._under_way) < self.most:
+                run = runs.popleft()
+                self._under_way[self.start(place, run)] = run
+            if not self._under_way and number not in there:
+                raise ClusterLost(f"ray: the cluster could not finish the work; {KEPT}")
+            waiting = list(self._under_way)
+            for call in ray.wait(waiting, timeout=0 if number in there else None)[0] if waiting else ():
+                if _checked(ray.get(call)) != self.facts:
+                    raise ClusterLost(
+                        "ray: the machines differ in device, threads or library versions, so features would "
+                        "differ in their last bits. Use identical machines"
+                    )
+                there |= set(self._under_way.pop(call))
             if number not in there:
-                if work.ended:
-                    raise ClusterLost(f"ray: the cluster could not finish the work; {KEPT}")
                 continue
             first = number * size
             found = folder.read(number, min(size, records - first), place.dim)
@@ -256,7 +251,7 @@ class ClusterEncoder:
                     )
                 folder.remove(number)
                 there.discard(number)
-                work.add(range(number, number + 1))
+                runs.appendleft(range(number, number + 1))
                 continue
             passed = max(0, writer.rows - first)
             yield found[0][passed:], found[1][passed:]
@@ -265,15 +260,6 @@ class ClusterEncoder:
             while written and (written[0] + 1) * size <= writer.durable_rows:
                 folder.remove(written.popleft())
             number += 1
-
-    def _check_runtime(self, found: Mapping[str, Any]) -> None:
-        if self._runtime is None:
-            self._runtime = found
-        if found != self._runtime:
-            raise ClusterLost(
-                "ray: the machines differ in device, threads or library versions, so features would "
-                "differ in their last bits. Use identical machines"
-            )
 
 
 def _neighbours(numbers: list[int]) -> Iterator[range]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
 
 from privmix.engine.ray import Cluster
 from privmix.engine.records import RecordSource, tiles_of
@@ -11,13 +11,6 @@ from privmix.errors import WITHHELD, InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.plan import Plan
 from privmix.plans.registry import behind, check_unit, made_by
-
-
-class EngineMaker(Protocol):
-    """A value of a design's ``engines``: an engine's class, or a function that makes an engine."""
-
-    def __call__(self, plan: Any, records: RecordSource, streams: SecretStreams, **machine: Any) -> Engine:
-        """``machine``: ``workers`` and ``memory_bytes``, None for the defaults; on Ray the ``cluster``, too."""
 
 
 def make_engine(
@@ -44,6 +37,6 @@ def make_engine(
     records = tiles_of(records)
     if (records.starts(0) is None) is not (plan.per_person is None):
         raise InvalidInput("persons", WITHHELD, "persons if and only if the plan's unit is a person")
-    make: EngineMaker = behind(made_by(plan), "engines", known[engine])
+    make: Callable[..., Engine] = behind(made_by(plan), "engines", known[engine])
     machine = {"cluster": Cluster(address)} if engine == "ray" else {}
     return make(plan, records, streams, workers=workers, memory_bytes=memory, **machine)

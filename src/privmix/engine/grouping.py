@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -63,10 +63,8 @@ def store_by_person(
     )
     with writer:
         memory = default_memory() // 2 if memory_bytes is None else memory_bytes
-        record = np.dtype([("person", "<i8"), ("label", "<i8"), ("x", "<f4", (store.dim,))])
-        size = max(1, memory // (_COPIES * record.itemsize), -(-schema.records // _MOST_PARTS))
-        parts = _Parts.of(counts, most, size)
-        sorting = _Sorting(store, number, counts, most, parts, record, writer.rows, progress or silent)
+        size = max(1, memory // (_COPIES * _record_of(store.dim).itemsize), -(-schema.records // _MOST_PARTS))
+        sorting = _Sorting(store, number, counts, most, size, writer.rows, progress or silent)
         with _folder_of_parts(path) as folder:
             sorting.deal(folder)
             sorting.write(folder, writer)
@@ -108,6 +106,10 @@ def _folder_of_parts(path: Path) -> Iterator[PrivateFolder]:
             folder.discard()
 
 
+def _record_of(dim: int) -> np.dtype[Any]:
+    return np.dtype([("person", "<i8"), ("label", "<i8"), ("x", "<f4", (dim,))])
+
+
 def _counts(number: NDArray[np.int64]) -> NDArray[Any]:
     """(persons,) how many records each has; in 4 bytes where these suffice."""
     persons = 1 + max(int(number[start : start + _AT_ONCE].max()) for start in range(0, len(number), _AT_ONCE))
@@ -123,24 +125,16 @@ def _kept_of(counts: NDArray[Any], most: int) -> Iterator[tuple[int, NDArray[np.
         yield start, np.minimum(counts[start : start + _AT_ONCE], most).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Which persons are in which part: (parts + 1,) first persons and first records. Secret."""
-
-    cuts: NDArray[np.int64]
-    starts: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, counts: NDArray[Any], most: int, size: int) -> _Parts:
-        """Cut parts: each begins with the first person who begins behind a multiple of ``size``."""
-        cuts, starts, done, last = list[int](), list[int](), 0, -1
-        for first, kept in _kept_of(counts, most):
-            begins = done + np.cumsum(kept) - kept
-            new = np.flatnonzero(np.diff(begins // size, prepend=last))
-            cuts += (first + new).tolist()
-            starts += begins[new].tolist()
-            done, last = int(begins[-1] + kept[-1]), int(begins[-1] // size)
-        return cls(np.array([*cuts, len(counts)]), np.array([*starts, done]))
+def _cut(counts: NDArray[Any], most: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(parts + 1,) first persons and first records of parts, each begun behind a multiple of ``size``. Secret."""
+    cuts, starts, done, last = list[int](), list[int](), 0, -1
+    for first, kept in _kept_of(counts, most):
+        begins = done + np.cumsum(kept) - kept
+        new = np.flatnonzero(np.diff(begins // size, prepend=last))
+        cuts += (first + new).tolist()
+        starts += begins[new].tolist()
+        done, last = int(begins[-1] + kept[-1]), int(begins[-1] // size)
+    return np.array([*cuts, len(counts)]), np.array([*starts, done])
 
 
 class _Sorting:
@@ -152,14 +146,13 @@ class _Sorting:
         number: NDArray[np.int64],
         counts: NDArray[Any],
         most: int,
-        parts: _Parts,
-        record: np.dtype[Any],
+        size: int,
         done: int,
         progress: Progress,
     ) -> None:
         self._store, self._number, self._counts, self._most = store, number, counts, most
-        self._cuts, self._starts, self._record = parts.cuts, parts.starts, record
-        self._done, self._progress = done, progress
+        self._record, self._done, self._progress = _record_of(store.dim), done, progress
+        self._cuts, self._starts = _cut(counts, most, size)
         # The first part of which not all records are written.
         self._first = int(np.searchsorted(self._starts, done, side="right")) - 1
 

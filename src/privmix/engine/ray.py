@@ -71,43 +71,34 @@ class ObjectTiles:
         """Return copies of the tiles, with where the records of each person begin in them."""
         import ray
 
-        every = range(record_tiles(tiles))
-        refs = (
-            ray.put(
-                (
-                    key.seal(_as_arrays(tiles.tile(index)), _part_of_tile(index, 0)),
-                    key.seal(tiles.starts(index), _part_of_tile(index, 1)),
-                )
-            )
-            for index in every
-        )
-        facts = (tiles.count, tiles.units, tuple(tiles.length(index) for index in every))
+        refs = []
+        for index in range(record_tiles(tiles)):
+            arrays = tuple(map(np.ascontiguousarray, tiles.tile(index)))
+            parts = enumerate((arrays, tiles.starts(index)))
+            refs.append(ray.put(tuple(key.seal(part, _part_of_tile(index, number)) for number, part in parts)))
+        facts = (tiles.count, tiles.units, tuple(map(tiles.length, range(len(refs)))))
         return cls(tiles.dim, key.seal(facts, _FACTS), tuple(refs))
-
-    def opened(self, key: ObjectKey) -> OpenedTiles:
-        count, units, lengths = key.opened(self.facts, _FACTS)
-        return OpenedTiles(count, units, self.dim, lengths, self.refs, key)
 
 
 _FACTS: Final = "facts of tiles"
 
 
-@dataclass(frozen=True)
 class OpenedTiles:
     """The same, with their key: of one process."""
 
-    count: int
-    units: int
-    dim: int
-    lengths: tuple[int, ...]
-    refs: tuple[Any, ...]
-    key: ObjectKey
+    def __init__(self, sealed: ObjectTiles, key: ObjectKey) -> None:
+        self._refs, self._key = sealed.refs, key
+        count, units, self._lengths = key.opened(sealed.facts, _FACTS)
+        self.count: int = count
+        self.units: int = units
+        self.dim: int = sealed.dim
 
     def __repr__(self) -> str:
         return "<OpenedTiles>"
 
     def length(self, index: int) -> int:
-        return self.lengths[index]
+        lengths: tuple[int, ...] = self._lengths
+        return lengths[index]
 
     def tile(self, index: int) -> Tile:
         features, labels = self._opened(index, 0)
@@ -120,7 +111,7 @@ class OpenedTiles:
     def _opened(self, index: int, part: int) -> Any:
         import ray
 
-        return self.key.opened(ray.get(self.refs[index])[part], _part_of_tile(index, part))
+        return self._key.opened(ray.get(self._refs[index])[part], _part_of_tile(index, part))
 
 
 def _part_of_tile(index: int, part: int) -> str:
@@ -166,11 +157,6 @@ class Cluster:
                 raise lost(error) from None
 
 
-def shared(records: RecordTiles, key: ObjectKey) -> StoreTiles | PersonStoreTiles | ObjectTiles:
-    """Return the records in a form that travels in a few bytes."""
-    return records if isinstance(records, StoreTiles | PersonStoreTiles) else ObjectTiles.of(records, key)
-
-
 class RayPasses(Passes):
     """Passes on a cluster: tasks sum spans of tiles, and others merge their sums in a tree.
 
@@ -196,7 +182,11 @@ class RayPasses(Passes):
     def open(self) -> Iterator[None]:
         with self._cluster.open():
             try:
-                self._task = PassTask(self._plan, shared(self.reader.records, self._key), self._cluster.on_task_start)
+                records = self.reader.records
+                # Stores travel as their paths; what else there is goes to the object store once.
+                by_path = isinstance(records, StoreTiles | PersonStoreTiles)
+                sent = records if by_path else ObjectTiles.of(records, self._key)
+                self._task = PassTask(self._plan, sent, self._cluster.on_task_start)
                 yield
             finally:
                 self._task = None
@@ -288,7 +278,7 @@ def pass_sums(key: ObjectKey, name: str, task: PassTask, span: range, one: Seale
         no_core_dumps()
         if task.on_start is not None:
             task.on_start()
-        records = task.records.opened(key) if isinstance(task.records, ObjectTiles) else task.records
+        records = OpenedTiles(task.records, key) if isinstance(task.records, ObjectTiles) else task.records
         made: Pass[Any] = key.opened(one, name)
         reader, sums = TileReader(task.plan, records), made.empty()
         for index in span:
@@ -410,11 +400,6 @@ class RowPass(Pass[RowSums]):
         if room is None or room.count < reader.records.length(index):
             room = self._here["room"] = summer.empty_tile(index)
         summer.add(sums, self.rows, index, summer.quantise(index, self.transform, room, done))
-
-
-def _as_arrays(tile: Tile) -> Tile:
-    features, labels = tile
-    return np.ascontiguousarray(features), np.ascontiguousarray(labels)
 
 
 def _checked(result: Any) -> Any:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -96,10 +96,7 @@ class ArrayTiles(RecordUnits):
     labels: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        if self.features.ndim != 2:
-            raise InvalidInput("features", f"{self.features.ndim} dimensions", "a 2-d array")
-        if self.labels.shape != self.features.shape[:1] or len(self.labels) == 0:
-            raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
+        _check_arrays(self.features, self.labels)
 
     def __repr__(self) -> str:
         return "<ArrayTiles>"
@@ -117,63 +114,49 @@ class ArrayTiles(RecordUnits):
         return self.features[part], np.asarray(self.labels[part])
 
 
-@dataclass(frozen=True, eq=False)
+def _check_arrays(features: NDArray[Any], labels: NDArray[np.int64]) -> None:
+    if features.ndim != 2:
+        raise InvalidInput("features", f"{features.ndim} dimensions", "a 2-d array")
+    if labels.shape != features.shape[:1] or len(labels) == 0:
+        raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
+
+
 class PersonTiles:
     """Tiles of ``RECORD_TILE`` persons with all of their records, sorted by class. Secret."""
 
     # Persons are in the order of their first records in the data. Features stay where they are, also on disk.
 
-    features: NDArray[Any]
-    labels: NDArray[np.int64]
-    persons: NDArray[np.int64]
-    _order: NDArray[np.int64] = field(init=False)
-    _starts: NDArray[np.int64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.features.ndim != 2:
-            raise InvalidInput("features", f"{self.features.ndim} dimensions", "a 2-d array")
-        if self.labels.shape != self.features.shape[:1] or len(self.labels) == 0:
-            raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
-        if self.persons.shape != self.labels.shape:
+    def __init__(self, features: NDArray[Any], labels: NDArray[np.int64], persons: NDArray[np.int64]) -> None:
+        _check_arrays(features, labels)
+        if persons.shape != labels.shape:
             raise InvalidInput("persons", WITHHELD, "one person a record")
-        order, starts = grouped(self.persons, self.labels)
-        object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_starts", starts)
+        self._features, self._labels = features, labels
+        self._order, self._starts = grouped(persons, labels)
+        self.count: int = len(self._order)
+        self.units: int = len(self._starts) - 1
+        self.dim: int = int(features.shape[1])
 
     def __repr__(self) -> str:
         return "<PersonTiles>"
 
-    @property
-    def count(self) -> int:
-        return len(self._order)
-
-    @property
-    def units(self) -> int:
-        return len(self._starts) - 1
-
-    @property
-    def dim(self) -> int:
-        return int(self.features.shape[1])
-
     def length(self, index: int) -> int:
-        first = index * RECORD_TILE
-        return int(self._starts[first + tile_length(self.units, index, RECORD_TILE)] - self._starts[first])
+        return int(self.starts(index)[-1])
 
     def tile(self, index: int) -> Tile:
         """Features and labels of the records of a tile's persons; features are fetched slice by slice."""
-        rows = self._order[self._span(index)]
-        fetched: Any = _Fetched(self.features, rows)
-        return fetched, np.asarray(self.labels[rows])
+        own = self._places(index)
+        rows = self._order[own[0] : own[-1]]
+        fetched: Any = _Fetched(self._features, rows)
+        return fetched, np.asarray(self._labels[rows])
 
     def starts(self, index: int) -> NDArray[np.int64]:
         """(persons + 1,) where the records of each person of a tile begin in it."""
-        first = index * RECORD_TILE
-        own = self._starts[first : first + tile_length(self.units, index, RECORD_TILE) + 1]
+        own = self._places(index)
         return np.asarray(own - own[0])
 
-    def _span(self, index: int) -> slice:
-        first = index * RECORD_TILE
-        return slice(self._starts[first], self._starts[first + tile_length(self.units, index, RECORD_TILE)])
+    def _places(self, index: int) -> NDArray[np.int64]:
+        """(persons + 1,) where the records of each person of a tile begin in the sorted data."""
+        return self._starts[index * RECORD_TILE : (index + 1) * RECORD_TILE + 1]
 
 
 class _Fetched:

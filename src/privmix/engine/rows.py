@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.engine.records import PrivateRecords, RecordSource, cores, mapping, record_tiles, tiles_of
-from privmix.engine.tiles import TileSummer
+from privmix.engine.tiles import TileSummer, empty_sums
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.mixing import LatticeRecords, RowSums
@@ -293,7 +293,7 @@ class ReleaseEngine(RowEngine):
     def _sum_chunk(
         self, chunk: range, transform: RecordTransform, part: tuple[int, int], progress: Progress | None
     ) -> RowSums:
-        sums = self.summer.empty_sums(chunk)
+        sums = empty_sums(self._plan, chunk)
         for index in range(record_tiles(self._records)):
             self.summer.add(sums, chunk, index, self._on_lattice(index, transform, part, progress))
         return sums

@@ -175,26 +175,18 @@ class TileSummer(TileReader):
 
     def empty_tile(self, *tiles: int) -> LatticeRecords:
         """Memory for any of these tiles, quantised."""
-        return LatticeRecords.empty(max(map(self.records.length, tiles)), self.plan.dim, self.largest)
+        return LatticeRecords.empty(max(map(self.records.length, tiles)), self.plan.dim, largest_step(self.plan))
 
     @property
     def record_bytes(self) -> int:
         """Memory of one quantised record."""
-        return LatticeRecords.empty(1, self.plan.dim, self.largest).blocks.nbytes
+        return LatticeRecords.empty(1, self.plan.dim, largest_step(self.plan)).blocks.nbytes
 
     @property
     def row_bytes(self) -> int:
         """Memory that a row takes while it is summed: its sums, its labels, and one block of columns, twice."""
         sums = _empty(self.plan, 1)
         return sums.x.nbytes + sums.counts.nbytes + sums.totals.nbytes + 2 * 64 * sums.x.itemsize
-
-    @property
-    def largest(self) -> int:
-        return largest_step(self.plan)
-
-    def empty_sums(self, tiles: range) -> RowSums:
-        """Return sums of no record, for the rows of the row tiles ``tiles``."""
-        return empty_sums(self.plan, tiles)
 
     def add(self, sums: RowSums, rows: range, index: int, on_lattice: LatticeRecords) -> None:
         """Add a tile's members of the row tiles ``rows`` to ``sums``, a bounded number of draws at a time."""

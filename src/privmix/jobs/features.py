@@ -92,7 +92,7 @@ def features_on_disk(
             keep_hashes(notes, source.files)
     check = partial(dataset.check_unchanged, made_from)
     try:
-        with nullcontext() if encoders is None else ClusterEncoder(encoders, source, extractor, workers) as encoder:
+        with nullcontext() if encoders is None else ClusterEncoder.on(encoders, source, extractor, workers) as encoder:
             made = write_features(source, extractor, store, made_from, progress, encoder=encoder, check=check)
     except InvalidInput:
         notes.unlink(missing_ok=True)

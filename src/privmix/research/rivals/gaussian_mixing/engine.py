@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.engine.passes import EXACT_FLOAT64, Pass, PassedRows, PassMaker, ThisMachine
 from privmix.engine.records import RecordSource
-from privmix.engine.tiles import TileReader
+from privmix.engine.tiles import TileReader, largest_step
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.mixing import RowSums
@@ -69,7 +69,7 @@ class GaussianMixingEngine(PassedRows):
         step = max(1, self._sum_bytes // (8 * ROW_TILE * plan.dim))
         for start in range(first, total, step):
             tiles = range(start, min(start + step, total))
-            one = MixingPass(plan, transform, tiles, self.summer.largest, self._weights)
+            one = MixingPass(plan, transform, tiles, largest_step(plan), self._weights)
             yield tiles, self._passes.over(one, progress or silent)
 
 
