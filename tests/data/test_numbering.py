@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,14 +57,14 @@ def test_files_are_closed_to_others_and_hold_hashes_of_a_secret_key(
     few_fit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[np.ndarray] = []
-    honest = numbering.Spilled.take
+    honest = numbering.write_parts
 
-    def take(self: numbering.Spilled, digests: np.ndarray, ended: int) -> None:
-        honest(self, digests, ended)
+    def noted(files: list[Any], digests: np.ndarray, ended: int) -> None:
+        honest(files, digests, ended)
         assert next(few_fit.iterdir()).stat().st_mode & 0o777 == 0o700
         seen.append(digests.copy())
 
-    monkeypatch.setattr(numbering.Spilled, "take", take)
+    monkeypatch.setattr(numbering, "write_parts", noted)
     names = [f"anna-{number}" for number in range(150)]
     for _ in range(2):
         assert numbered(names).tolist() == list(range(150))

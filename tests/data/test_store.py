@@ -26,41 +26,27 @@ def begin(path: Path) -> FeatureStoreWriter:
 
 def make(path: Path) -> FeatureStore:
     with begin(path) as writer:
-        writer.append(X[:2], Y[:2])
-        writer.append(X[2:], Y[2:])
+        writer.append(X, Y)
     return FeatureStore.open(path)
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    store = make(tmp_path / "store")
-    assert np.array_equal(store.features, X)
+def test_what_is_written_is_read_back_by_its_owner_from_files_of_numpys(tmp_path: Path) -> None:
+    with begin(tmp_path / "store") as writer:
+        writer.append(X[:2], Y[:2])
+        writer.append(X[2:], Y[2:])
+        assert not (tmp_path / "store").exists()
+        store = writer.finish()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["store"]
+    assert stat.S_IMODE(store.path.stat().st_mode) == 0o700
+    for name, array in (("features", X), ("labels", Y)):
+        assert np.array_equal(getattr(store, name), array)
+        assert np.array_equal(np.load(store.path / f"{name}.npy"), array)
     assert isinstance(store.features, np.memmap)
     assert not store.features.flags.writeable
-    assert np.array_equal(store.labels, Y)
     assert (store.schema, store.extractor, store.dim) == (SCHEMA, SPEC, 3)
-    store.verify()
-
-
-def test_finish_returns_the_store_of_its_owner_in_numpy_s_format(tmp_path: Path) -> None:
-    with begin(tmp_path / "store") as writer:
-        writer.append(X, Y)
-        store = writer.finish()
-    assert np.array_equal(store.features, X)
     assert store.fingerprint == make(tmp_path / "other").fingerprint
-    assert stat.S_IMODE(store.path.stat().st_mode) == 0o700
-    assert np.array_equal(np.load(store.path / "features.npy"), X)
-    assert np.array_equal(np.load(store.path / "labels.npy"), Y)
-
-
-def test_no_record_is_in_its_repr(tmp_path: Path) -> None:
-    assert repr(make(tmp_path / "store")) == "<FeatureStore>"
-
-
-def test_nothing_at_the_path_before_the_end(tmp_path: Path) -> None:
-    with begin(tmp_path / "store") as writer:
-        writer.append(X, Y)
-        assert not (tmp_path / "store").exists()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["store"]
+    assert repr(store) == "<FeatureStore>"
+    store.verify()
 
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
@@ -152,12 +138,3 @@ def test_opening_what_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_text("{")
     with pytest.raises(InvalidInput, match="a feature store"):
         FeatureStore.open(tmp_path)
-
-
-def test_verify_sees_a_change(tmp_path: Path) -> None:
-    store = make(tmp_path / "store")
-    content = bytearray((store.path / "features.npy").read_bytes())
-    content[-1] ^= 1
-    (store.path / "features.npy").write_bytes(bytes(content))
-    with pytest.raises(InvalidInput, match="as they were written"):
-        FeatureStore.open(store.path).verify()

@@ -17,7 +17,7 @@ from privmix.data.arrow_source import name_list
 from privmix.data.files import CopyFirst, check_unpacked, decoding, is_here
 from privmix.data.manifest import Manifest
 from privmix.data.memory import plain
-from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
+from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import MAX_RECORD_VALUES, NO_LABELS, ArraySource, Source, array_schema, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.untrusted import parse_json
@@ -162,8 +162,8 @@ class Npz(Reader):
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:
-        refuse_columns(request, ".npz")
-        refuse_images(request)
+        request.selection.check_unnamed(".npz")
+        request.selection.check_kind("arrays")
         classes = resolve_classes(request.classes, npz_classes(files[0]) if request.classes is None else None)
         labelled = request.selection.labelled
         return joined([NpzSource(file, request.split, classes, labelled) for file in files])
@@ -186,8 +186,8 @@ class Npy(Reader):
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:
-        refuse_columns(request, ".npy")
-        refuse_images(request)
+        request.selection.check_unnamed(".npy")
+        request.selection.check_kind("arrays")
         if not request.selection.labelled:
             inputs = files if len(files) == 1 else [file for file in files if file.name.startswith("x")]
             if len(inputs) != 1:
@@ -283,8 +283,8 @@ class Safetensors(Reader):
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:
-        refuse_columns(request, ".safetensors")
-        refuse_images(request)
+        request.selection.check_unnamed(".safetensors")
+        request.selection.check_kind("arrays")
         classes = resolve_classes(request.classes, safetensors_classes(files[0]) if request.classes is None else None)
         labelled = request.selection.labelled
         return joined([SafetensorsSource(file, request.split, classes, labelled) for file in files])

@@ -99,13 +99,7 @@ class ArrowSource(Source):
         arrow = pa.schema([field.with_name(name) for field, name in zip(described.schema, names, strict=True)])
         self._inputs, self._kind = choose_inputs(arrow, selection, self._shapes)
         self.number_names: tuple[str, ...] | None = tuple(self._inputs) if self._kind == "numbers" else None
-        for field, value, kind in (
-            ("image_size", selection.image_size, "images"),
-            ("colour", selection.colour, "images"),
-            ("feature_length", selection.length, "lists"),
-        ):
-            if value is not None and self._kind != kind:
-                raise InvalidInput(field, value, f"no value here: the inputs are not {kind}")
+        selection.check_kind(self._kind)
         self._schema = Schema(records, self._shape(arrow), classes, selection.table)
         self._values = math.prod(self._schema.input_shape)
         self._manifest = Manifest.joined(

@@ -64,6 +64,19 @@ class Selection:
         names = {self.label, *self.persons, *(self.table or ()), *(self.numbers or ())}
         return [value for value in (*values, *self.values) if value not in names]
 
+    def check_kind(self, kind: str) -> None:
+        """Raise :class:`InvalidInput` where something is declared of images or lists, and the inputs are others."""
+        declared = (("image_size", self.image_size), ("colour", self.colour), ("feature_length", self.length))
+        for field, value in declared:
+            wanted = "lists" if field == "feature_length" else "images"
+            if value is not None and kind != wanted:
+                raise InvalidInput(field, value, f"no value here: the inputs are not {wanted}")
+
+    def check_unnamed(self, format_: str) -> None:
+        """Raise :class:`InvalidInput` where columns are declared of data that have none."""
+        if (names := self.table or self.numbers) is not None:
+            raise InvalidInput("columns", list(names), f"no names: {format_} has no named columns")
+
     @property
     def image_shape(self) -> tuple[int, ...]:
         return image_shape(self.image_size, self.colour, self.shape)

@@ -8,6 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final, cast
 
@@ -17,10 +18,10 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from privmix.data.arrow_source import ArrowFormat, ArrowSource, Described
-from privmix.data.columns import Selection, check_header, usable_names
+from privmix.data.columns import check_header, usable_names
 from privmix.data.dialect import BrokenQuotes, Dialect, Quotes, other_separator
-from privmix.data.files import Entries, Limited, decoding, is_zipped, open_binary
-from privmix.data.reader import READERS, Reader, Request, refuse_images
+from privmix.data.files import PIECE, Entries, Limited, decoding, is_zipped, open_binary
+from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import Source, resolve_classes
 from privmix.errors import InvalidInput
 
@@ -256,7 +257,7 @@ class _Starts:
             whole = np.flatnonzero(
                 (content[ends] == _LINE_FEED) | (np.append(content, _LINE_FEED)[ends + 1] != _LINE_FEED)
             )
-            for end in whole[np.unique(ends[whole] // self._entries.apart, return_index=True)[1]].tolist():
+            for end in whole[np.unique(ends[whole] // PIECE, return_index=True)[1]].tolist():
                 self._entries.note(self._place + int(ends[end]) + 1, int(before[end]))
             if len(whole):
                 self._entries.note(self._place + int(ends[whole[-1]]) + 1, int(before[whole[-1]]))
@@ -359,19 +360,7 @@ class Csv(Reader):
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:
-        refuse_images(request)
-        asked = request.selection
-        if asked.length is not None:
-            raise InvalidInput("feature_length", asked.length, "no lists: CSV files cannot hold them")
-        selection = Selection(
-            asked.label,
-            image=None,
-            table=asked.table,
-            numbers=asked.numbers,
-            labelled=asked.labelled,
-            dialect=(asked.dialect or Dialect()).of(files[0]),
-            persons=asked.persons,
-            values=asked.values,
-        )
-        format_ = csv_format(selection.label, selection.table is None, selection.labelled, selection.dialect)
+        dialect = (request.selection.dialect or Dialect()).of(files[0])
+        selection = replace(request.selection, image=None, dialect=dialect)
+        format_ = csv_format(selection.label, selection.table is None, selection.labelled, dialect)
         return ArrowSource(files, format_, selection, resolve_classes(request.classes))

@@ -10,9 +10,8 @@ from typing import Any, Final, cast
 from privmix.data.columns import Selection, check_names
 from privmix.data.dialect import Dialect
 from privmix.data.files import SPLITS, CopyFirst, folder_split, is_here, is_hidden, reading, split_of, unread_words
-from privmix.data.frames import library_of, open_frame, open_table
-from privmix.data.held import may_have_splits, settled
-from privmix.data.images import ImageFolderSource, check_colour, check_image_size, class_folders, is_image
+from privmix.data.frames import library_of, may_have_splits, open_frame, open_table, settled
+from privmix.data.images import COLOURS, ImageFolderSource, check_image_size, class_folders, is_image
 from privmix.data.memory import open_arrays
 from privmix.data.reader import (
     Request,
@@ -20,9 +19,7 @@ from privmix.data.reader import (
     holds_split,
     reader_of,
     refuse_arrow,
-    refuse_columns,
     refuse_dialect,
-    refuse_images,
     suffixes,
 )
 from privmix.data.remote import RemoteSource, is_remote, local_path
@@ -108,7 +105,7 @@ def open_dataset(
         numbers=numbers,
         length=feature_length,
         image_size=check_image_size(image_size),
-        colour=check_colour(colour),
+        colour=None if colour is None else check_choice("colour", colour, COLOURS),
         shape=None if input_shape is None else tuple(input_shape),
         labelled=labelled,
         dialect=dialect,
@@ -145,7 +142,6 @@ def _open_memory(data: Any, request: Request) -> Source:
     if library == "pyarrow":
         return open_table(data, split, request.classes, selection)
     if library:
-        refuse_images(request)
         return open_frame(data, request.classes, selection)
     if not selection.labelled:
         return open_arrays(data, None, request.classes, selection)
@@ -158,7 +154,6 @@ def _open_memory(data: Any, request: Request) -> Source:
             'a table that holds the labels: `table.append_column("label", [labels])`',
         )
     if library_of(data[0]) in ("pandas", "polars"):
-        refuse_images(request)
         return open_frame(data[0], request.classes, selection, data[1])
     return open_arrays(*data, request.classes, selection)
 
@@ -290,7 +285,8 @@ def open_images(folder: Path, request: Request) -> Source:
     """Open a folder with one sub-folder of images a class, or of images where no labels are asked for."""
     if not is_here(folder):
         raise CopyFirst()
-    refuse_columns(request, "a folder of images")
+    request.selection.check_unnamed("a folder of images")
+    request.selection.check_kind("images")
     refuse_dialect(request)
     # Folders are there for the records in them, so a record more could add one: the list is declared.
     classes = resolve_classes(request.classes)

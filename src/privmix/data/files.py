@@ -138,11 +138,6 @@ class Entries:
         self._noted: list[tuple[int, int]] = []
         self._less = 0
 
-    @property
-    def apart(self) -> int:
-        """Bytes that places are apart, at least."""
-        return PIECE
-
     def note(self, place: int, before: int) -> None:
         """Note a record that begins at byte ``place``, behind ``before`` others; drop notes near the last one."""
         if place - (self._noted[-1][0] if self._noted else 0) >= PIECE:

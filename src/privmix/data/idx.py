@@ -8,14 +8,14 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.files import check_unpacked, is_zipped, open_binary, reading
 from privmix.data.manifest import Manifest
-from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
+from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import NO_LABELS, Source, array_schema, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 
@@ -83,7 +83,7 @@ def _read_records(path: Path, header: IdxHeader, step: int, first: int = 0) -> I
             pass
         for start in range(first, count, step):
             wanted = min(step, count - start) * size
-            values = _read_exactly(stream, wanted)
+            values = stream.read(wanted)
             if len(values) < wanted:
                 allowed = f"{header.header_bytes + count * size} bytes, as in its header: the file is truncated"
                 raise InvalidInput(str(path), WITHHELD, allowed)
@@ -92,15 +92,6 @@ def _read_records(path: Path, header: IdxHeader, step: int, first: int = 0) -> I
         if stream.read(1):
             allowed = f"{header.header_bytes + count * size} bytes, as in its header: the file is longer"
             raise InvalidInput(str(path), WITHHELD, allowed)
-
-
-def _read_exactly(stream: IO[bytes], wanted: int) -> bytes:
-    # A stream may return less than asked for without being at its end.
-    parts, missing = [], wanted
-    while missing > 0 and (part := stream.read(missing)):
-        parts.append(part)
-        missing -= len(part)
-    return b"".join(parts)
 
 
 def _record_bytes(header: IdxHeader) -> int:
@@ -123,8 +114,8 @@ class Idx(Reader):
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:
-        refuse_columns(request, "idx")
-        refuse_images(request)
+        request.selection.check_unnamed("idx")
+        request.selection.check_kind("arrays")
         inputs = [file for file in files if "images" in file.name] or files
         if len(inputs) > 1:
             raise InvalidInput(

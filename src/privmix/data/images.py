@@ -17,7 +17,7 @@ from PIL import Image
 from privmix.data.files import files_below, is_hidden, reading, unread_words
 from privmix.data.manifest import Manifest
 from privmix.data.source import DECODER, NO_LABELS, Schema, Source
-from privmix.errors import WITHHELD, InvalidInput, StorageError, check_choice, check_integer
+from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
 
 # Pillow's format -> suffixes of its files in a folder. No other decoder is used, even if a record's name asks for it.
 # EPS starts Ghostscript on the record's bytes; TIFF's library writes about records to the standard error and takes a
@@ -251,11 +251,6 @@ def _cover(image: Image.Image, height: int, width: int) -> Image.Image:
     box = left, top, min(left + width * scale, image.width), min(top + height * scale, image.height)
     # Cropping within the scaling: an image that is very long never becomes a huge one.
     return image.resize((width, height), Image.Resampling.BICUBIC, box=box)
-
-
-def check_colour(colour: str | None) -> str | None:
-    """Return ``"grey"``, ``"rgb"`` or None."""
-    return None if colour is None else check_choice("colour", colour, COLOURS)
 
 
 @contextmanager

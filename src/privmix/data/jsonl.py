@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final, cast
 
@@ -14,7 +13,7 @@ from privmix.data.columns import Selection
 from privmix.data.files import Entries, Limited, decoding, filled_lines, is_zipped, open_binary
 from privmix.data.manifest import Manifest
 from privmix.data.memory import objects
-from privmix.data.reader import READERS, Reader, Request, refuse_images
+from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import CELLS, NO_LABELS, Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.untrusted import parse_json
@@ -41,11 +40,12 @@ class JsonlSource(Source):
 
     def __init__(self, paths: Sequence[Path], selection: Selection, classes: tuple[str, ...]) -> None:
         self._paths, self._label = list(paths), selection.label if selection.labelled else None
+        # No image, whatever the columns are.
+        selection.check_kind("lists")
         self._inputs, self._form = _declared(selection)
+        selection.check_kind(self._form)
         self.number_names: tuple[str, ...] | None = tuple(self._inputs) if self._form == "numbers" else None
         shape = (selection.list_length,) if self._form == "lists" else (len(self._inputs),)
-        if selection.length is not None and self._form != "lists":
-            raise InvalidInput("feature_length", selection.length, "no value here: the inputs are not lists")
         stretches = [self._count(path) for path in paths]
         self._manifest = Manifest.joined(
             Manifest.of(own, file=path) for path, own in zip(self._paths, stretches, strict=True)
@@ -187,5 +187,4 @@ class Jsonl(Reader):
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:
-        refuse_images(request)
-        return JsonlSource(files, replace(request.selection, image=None), resolve_classes(request.classes))
+        return JsonlSource(files, request.selection, resolve_classes(request.classes))

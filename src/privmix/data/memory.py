@@ -150,8 +150,7 @@ def _number(cell: Any) -> float:
 
 def declared_shape(selection: Selection) -> tuple[int, ...]:
     """Return the declared shape of a record that has none of its own: an image or a list."""
-    if selection.numbers is not None:
-        raise InvalidInput("columns", list(selection.numbers), "no names: arrays have no named columns")
+    selection.check_unnamed("an array")
     if selection.image_size is not None or selection.colour is not None:
         return selection.image_shape
     if selection.length is not None:
@@ -176,13 +175,9 @@ def records_of(records: Sequence[Any], selection: Selection, pictures: bool) -> 
 
 
 def _numbers(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
-    length = selection.length
     if isinstance(x, np.ndarray) and x.ndim > 1:
-        if selection.numbers is not None:
-            raise InvalidInput("columns", list(selection.numbers), "no names: arrays have no named columns")
-        refuse_declared_images(selection)
-        if length is not None and x.shape[1:] != (length,):
-            raise InvalidInput("feature_length", length, f"none, or that of x, whose records are {x.shape[1:]}")
+        selection.check_unnamed("an array")
+        _check_declared(selection, x.shape[1:])
         if x.dtype.kind in NUMERIC:
             return x.shape[1:], lambda start, stop: x[start:stop]
         return x.shape[1:], lambda start, stop: as_numbers(x[start:stop])
@@ -192,13 +187,10 @@ def _numbers(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
 
 def _sparse(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
     """Return a sparse matrix of SciPy's, which is dense a part at a time."""
-    if selection.table is not None or selection.numbers is not None:
-        raise InvalidInput("columns", list(selection.table or selection.numbers or ()), "no value with a sparse matrix")
-    refuse_declared_images(selection)
+    selection.check_unnamed("a sparse matrix")
     if x.ndim != 2 or x.dtype.kind not in NUMERIC:
         raise InvalidInput("x", f"a sparse array of {x.ndim} axes, {x.dtype.name}", "a sparse matrix (n, d) of numbers")
-    if selection.length not in (None, x.shape[1]):
-        raise InvalidInput("feature_length", selection.length, f"none, or that of x, whose records are {x.shape[1:]}")
+    _check_declared(selection, x.shape[1:])
     made: list[Any] = []
 
     def part(start: int, stop: int) -> NDArray[Any]:
@@ -215,11 +207,11 @@ def is_sparse(x: Any) -> bool:
     return type(x).__module__.startswith("scipy.sparse") and hasattr(x, "tocsr")
 
 
-def refuse_declared_images(selection: Selection) -> None:
-    """Raise :class:`InvalidInput` where something is declared of images, and each record has its shape already."""
-    for field, value in (("image_size", selection.image_size), ("colour", selection.colour)):
-        if value is not None:
-            raise InvalidInput(field, value, "no value here: the inputs are not encoded images")
+def _check_declared(selection: Selection, shape: tuple[int, ...]) -> None:
+    """Raise :class:`InvalidInput` where something else is declared of an array's records than their shape."""
+    selection.check_kind("lists")
+    if selection.length is not None and shape != (selection.length,):
+        raise InvalidInput("feature_length", selection.length, f"none, or that of x, whose records are {shape}")
 
 
 def _record(record: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -240,7 +232,7 @@ def _record(record: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
 
 def _table(x: Any, columns: tuple[str, ...], selection: Selection) -> tuple[tuple[int, ...], Part]:
     width = len(columns)
-    refuse_declared_images(selection)
+    selection.check_kind("lists")
     if isinstance(x, np.ndarray):
         if x.shape[1:] not in ((width,), () if width == 1 else (width,)):
             raise InvalidInput("shape of x", ("n", *x.shape[1:]), f"(n, {width}), one value for each column")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -39,7 +40,8 @@ class Numbering:
 
     def __init__(self) -> None:
         self._held, self._count = bytearray(), 0
-        self._spilled: Spilled | None = None
+        self._scratch: ScratchFolder | None = None
+        self._files: list[IO[bytes]] = []
 
     def __repr__(self) -> str:
         return "<Numbering>"
@@ -50,84 +52,72 @@ class Numbering:
     def add(self, digest: bytes) -> None:
         self._held += digest
         self._count += 1
-        if len(self._held) >= DIGEST * (MOST_HELD if self._spilled is None else AT_ONCE):
+        if len(self._held) >= DIGEST * (MOST_HELD if self._scratch is None else AT_ONCE):
             self._spill()
 
     def numbers(self) -> NDArray[np.int64]:
         """(n,) their numbers; nothing can be added any more."""
-        if self._spilled is None:
+        if self._scratch is None:
             return _in_order(np.frombuffer(self._held, f"V{DIGEST}")).astype(np.int64)
         self._spill()
-        return self._spilled.numbers(self._count)
+        with self._scratch as folder, reading(folder, "a folder"):
+            return self._numbers_on_disk(folder)
 
     def discard(self) -> None:
         """Remove the files; the numbers are no longer needed."""
         self._held = bytearray()
-        if self._spilled is not None:
-            self._spilled.remove()
-
-    def _spill(self) -> None:
-        if self._spilled is None:
-            self._spilled = Spilled()
-        self._spilled.take(np.frombuffer(self._held, f"V{DIGEST}"), self._count)
-        self._held = bytearray()
-
-
-class Spilled:
-    """Hashes on the disk, with their places, in files by their first byte."""
-
-    def __init__(self) -> None:
-        self._scratch = ScratchFolder()
-        self._folder = self._scratch.path
-        with reading(self._folder, "a folder"), hold(self._folder) as folder:
-            self._files: list[IO[bytes]] = [folder.create(str(part)) for part in range(_PARTS)]
-
-    def remove(self) -> None:
         for file in self._files:
             file.close()
-        self._scratch.remove()
+        if self._scratch is not None:
+            self._scratch.remove()
 
-    def _place(self, part: int) -> Path:
-        return self._folder / str(part)
+    def _spill(self) -> None:
+        """Move all hashes from memory to the files, with their places, by their first byte."""
+        if self._scratch is None:
+            self._scratch = ScratchFolder()
+            with reading(self._scratch.path, "a folder"), hold(self._scratch.path) as folder:
+                self._files = [folder.create(str(part)) for part in range(_PARTS)]
+        with reading(self._scratch.path, "a folder"):
+            write_parts(self._files, np.frombuffer(self._held, f"V{DIGEST}"), self._count)
+        self._held = bytearray()
 
-    def take(self, digests: NDArray[np.void], ended: int) -> None:
-        """Append some, of which the last one is number ``ended``, counted from 1."""
-        first = ended - len(digests)
-        with reading(self._folder, "a folder"):
-            for start in range(0, len(digests), AT_ONCE):
-                entries = np.empty(len(digests[start : start + AT_ONCE]), _ENTRY)
-                entries["digest"] = digests[start : start + AT_ONCE]
-                entries["place"] = np.arange(first + start, first + start + len(entries))
-                part = entries.view(np.uint8).reshape(len(entries), -1)[:, 0] % _PARTS
-                order = np.argsort(part, kind="stable")
-                cuts = np.searchsorted(part[order], np.arange(_PARTS + 1))
-                entries = entries[order]
-                for index, file in enumerate(self._files):
-                    file.write(entries[cuts[index] : cuts[index + 1]].tobytes())
-
-    def numbers(self, count: int) -> NDArray[np.int64]:
+    def _numbers_on_disk(self, folder: Path) -> NDArray[np.int64]:
         """Return a number for each record: ordered by the first place of its hash, then by earlier other hashes."""
-        with self._scratch, reading(self._folder, "a folder"):
-            with hold(self._folder) as folder, folder.create("numbers") as room:
-                # Written, so that a full disk is an error here, and no signal later.
-                for start in range(0, count, AT_ONCE):
-                    room.write(bytes(8 * min(AT_ONCE, count - start)))
-            found: NDArray[np.int64] = np.memmap(self._folder / "numbers", np.int64, "r+", shape=(count,))
-            for part, file in enumerate(self._files):
-                file.close()
-                entries = np.fromfile(self._place(part), _ENTRY)
-                self._place(part).unlink()
-                if len(entries):
-                    found[entries["place"]] = first_places(entries)
-            met = 0
-            for start in range(0, count, AT_ONCE):
-                block = found[start : start + AT_ONCE]
-                new = block == np.arange(start, start + len(block))
-                block[new] = met + np.arange(np.count_nonzero(new))
-                # Hashes that occurred before already have their numbers.
-                block[~new] = found[block[~new]]
-                met += int(np.count_nonzero(new))
+        with hold(folder) as held, held.create("numbers") as room:
+            # Written, so that a full disk is an error here, and no signal later.
+            for start in range(0, self._count, AT_ONCE):
+                room.write(bytes(8 * min(AT_ONCE, self._count - start)))
+        found: NDArray[np.int64] = np.memmap(folder / "numbers", np.int64, "r+", shape=(self._count,))
+        for part, file in enumerate(self._files):
+            file.close()
+            entries = np.fromfile(folder / str(part), _ENTRY)
+            (folder / str(part)).unlink()
+            if len(entries):
+                found[entries["place"]] = first_places(entries)
+        met = 0
+        for start in range(0, self._count, AT_ONCE):
+            block = found[start : start + AT_ONCE]
+            new = block == np.arange(start, start + len(block))
+            block[new] = met + np.arange(np.count_nonzero(new))
+            # Hashes that occurred before already have their numbers.
+            block[~new] = found[block[~new]]
+            met += int(np.count_nonzero(new))
         return np.asarray(found)
+
+
+def write_parts(files: Sequence[IO[bytes]], digests: NDArray[np.void], ended: int) -> None:
+    """Append hashes to the files of their first bytes; the last one is number ``ended``, counted from 1."""
+    first = ended - len(digests)
+    for start in range(0, len(digests), AT_ONCE):
+        entries = np.empty(len(digests[start : start + AT_ONCE]), _ENTRY)
+        entries["digest"] = digests[start : start + AT_ONCE]
+        entries["place"] = np.arange(first + start, first + start + len(entries))
+        part = entries.view(np.uint8).reshape(len(entries), -1)[:, 0] % _PARTS
+        order = np.argsort(part, kind="stable")
+        cuts = np.searchsorted(part[order], np.arange(_PARTS + 1))
+        entries = entries[order]
+        for index, file in enumerate(files):
+            file.write(entries[cuts[index] : cuts[index + 1]].tobytes())
 
 
 def first_places(entries: NDArray[np.void]) -> NDArray[np.int64]:

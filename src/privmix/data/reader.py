@@ -100,22 +100,6 @@ def refuse_arrow(files: Sequence[Path], place: Path) -> None:
         raise InvalidInput(str(place), "Arrow files, Feather, or a folder from `save_to_disk`", allowed)
 
 
-def refuse_columns(request: Request, format_: str) -> None:
-    """Raise :class:`InvalidInput` where columns are declared of a format that has none."""
-    for names in (request.selection.table, request.selection.numbers):
-        if names is not None:
-            raise InvalidInput("columns", list(names), f"no names: {format_} has no named columns")
-    if request.selection.length is not None:
-        raise InvalidInput("feature_length", request.selection.length, f"no lists: {format_} has no columns of lists")
-
-
-def refuse_images(request: Request) -> None:
-    """Raise :class:`InvalidInput` where something is declared of encoded images that the data do not hold."""
-    for field, value in (("image_size", request.selection.image_size), ("colour", request.selection.colour)):
-        if value is not None:
-            raise InvalidInput(field, value, "no value here: the inputs are not encoded images")
-
-
 def no_csv() -> InvalidInput:
     """Return the error where it is declared how CSV files are written, and the data are none."""
     return InvalidInput("csv", "some for other data", "no value here: these options are only for CSV files")

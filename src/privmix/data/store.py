@@ -131,7 +131,9 @@ class FeatureStoreWriter:
         runtime: Mapping[str, Any] | None = None,
         by_person: bool = False,
     ) -> None:
-        self._path, self._schema, self._dim, self._resume = path, schema, dim, resume
+        self.path: Final = path
+        self.dim: Final = dim
+        self._schema, self._resume = schema, resume
         self._meta: dict[str, Any] = {
             "version": _VERSION,
             "records": schema.records,
@@ -151,32 +153,15 @@ class FeatureStoreWriter:
         row_bytes = {_FEATURES: 4 * dim, _LABELS: 8}
         if by_person:
             headers[_BEGINS], row_bytes[_BEGINS] = _header(np.dtype("u1"), (schema.records,)), 1
-        self._open_partial(headers, row_bytes, {**self._meta, "runtime": dict(runtime or {})})
-
-    def _open_partial(
-        self, headers: Mapping[str, bytes], row_bytes: Mapping[str, int], facts: Mapping[str, Any]
-    ) -> None:
-        self._facts = dict(facts)
-        self._partial = PartialFolder(self._path, headers, row_bytes, facts, _META, resume=self._resume)
+        # They must be equal to resume an interrupted store.
+        self.facts: Final[Mapping[str, Any]] = {**self._meta, "runtime": dict(runtime or {})}
+        self._partial = PartialFolder(path, headers, row_bytes, self.facts, _META, resume=resume)
         try:
             # Another process may have finished it before the lock was ours.
             self._check_free()
         except BaseException:
-            self.abort()
+            self._partial.remove()
             raise
-
-    @property
-    def path(self) -> Path:
-        return self._path
-
-    @property
-    def dim(self) -> int:
-        return self._dim
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """The facts that must be equal to resume an interrupted store."""
-        return self._facts
 
     @property
     def rows(self) -> int:
@@ -190,7 +175,7 @@ class FeatureStoreWriter:
 
     def append(self, features: NDArray[Any], labels: NDArray[Any], begins: NDArray[np.bool_] | None = None) -> None:
         """Write the next rows: (b, d) finite numbers, (b,) labels and, by person, (b,) whether a person begins."""
-        x = as_inputs(np.asarray(features), (self._dim,)).astype("<f4", copy=False)
+        x = as_inputs(np.asarray(features), (self.dim,)).astype("<f4", copy=False)
         y = check_places(np.asarray(labels), self._schema.classes)
         if x.ndim != 2 or len(x) != len(y) or self.rows + len(x) > self._schema.records:
             raise InvalidInput("rows", self.rows + len(x), f"{self._schema.records} rows, one label for each row")
@@ -201,35 +186,29 @@ class FeatureStoreWriter:
             arrays.append(begins.astype("u1"))
         named = dict(zip(_names(self._by_person), arrays, strict=True))
         contents = {name: np.ascontiguousarray(array).data for name, array in named.items()}
-        with reading(self._path, "a folder"):
+        with reading(self.path, "a folder"):
             self._partial.write(len(x), contents)
 
     def checkpoint(self) -> None:
         """Return when all rows so far are on the disk; happens every few seconds, too."""
-        with reading(self._path, "a folder"):
+        with reading(self.path, "a folder"):
             self._partial.checkpoint()
 
     def finish(self) -> FeatureStore:
         """Write the metadata, rename the folder into place and open it; treat failures as errors in the block."""
         try:
-            self._publish()
+            if self.rows != self._schema.records:
+                raise InvalidInput("rows", self.rows, f"{self._schema.records}, the number in the schema")
+            self._check_free()
+            with reading(self.path, "a folder"):
+                self._partial.checkpoint()
+                meta = {**self._meta, "sha256": _digest(self._partial.folder, _names(self._by_person))}
+                self._partial.publish(json.dumps(meta, indent=2) + "\n")
         except BaseException as error:
             self._give_up(error)
             raise
         self._finished = True
-        return FeatureStore.open(self._path)
-
-    def _publish(self) -> None:
-        if self.rows != self._schema.records:
-            raise InvalidInput("rows", self.rows, f"{self._schema.records}, the number in the schema")
-        self._check_free()
-        with reading(self._path, "a folder"):
-            self._partial.checkpoint()
-            meta = {**self._meta, "sha256": _digest(self._partial.folder, _names(self._by_person))}
-            self._partial.publish(json.dumps(meta, indent=2) + "\n")
-
-    def abort(self) -> None:
-        self._partial.remove()
+        return FeatureStore.open(self.path)
 
     def leave(self) -> None:
         """Stop here, and keep what is on the disk for ``create(..., resume=True)``."""
@@ -243,8 +222,8 @@ class FeatureStoreWriter:
             self._partial.remove()
 
     def _check_free(self) -> None:
-        if self._path.exists() or self._path.is_symlink():
-            raise InvalidInput("feature store", str(self._path), "a path that does not exist yet")
+        if self.path.exists() or self.path.is_symlink():
+            raise InvalidInput("feature store", str(self.path), "a path that does not exist yet")
 
     def __enter__(self) -> FeatureStoreWriter:
         return self

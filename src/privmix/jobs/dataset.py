@@ -11,7 +11,7 @@ from privmix import data as readers
 from privmix.data.columns import first_of
 from privmix.data.dataset import Schema, Source
 from privmix.data.fingerprint import content_hashes, fingerprint, listing_hash, origin_files, records_hash
-from privmix.data.held import may_have_splits, settled
+from privmix.data.frames import may_have_splits, settled
 from privmix.data.remote import is_remote
 from privmix.data.source import reads_places
 from privmix.errors import InvalidInput

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from privmix.certificate.certificate import MODEL, RELEASE, Certificate
 from privmix.data.dataset import Source
-from privmix.data.frames import frame_inputs, library_of
-from privmix.data.held import settled
+from privmix.data.frames import frame_inputs, library_of, settled
 from privmix.data.images import is_picture
 from privmix.data.memory import as_array, is_sparse
 from privmix.data.source import as_inputs, as_table, encode_labels
