@@ -14,7 +14,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
 
 
-def check_per_record(extractor: Extractor, x: Any, draws: int = 3) -> None:
+def check_per_record(extractor: Extractor, x: Any, draws: int = 3) -> Any:
     """Formal guarantee: a row has the same bits alone, repeated, in any order, and beside any other rows."""
     whole = extractor.transform(x)
     rng = np.random.default_rng(0)
@@ -25,6 +25,7 @@ def check_per_record(extractor: Extractor, x: Any, draws: int = 3) -> None:
     for row in range(len(x)):
         assert np.array_equal(extractor.transform(x[row : row + 1])[0], whole[row])
     assert np.array_equal(extractor.extract(x, batch_size=4), whole)
+    return whole
 
 
 def save_vision(kind: str, folder: Path) -> Path:

@@ -230,7 +230,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         write_features(source(), Slow(), tmp_path / "store", MADE_FROM)
     with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(StorageError, match="another process"):
         pool.apply(begin, (tmp_path / "store",))
-    writer.abort()
+    writer.leave()
     assert list(tmp_path.iterdir()) == []
     write_features(source(), Slow(), tmp_path / "store", MADE_FROM)
 

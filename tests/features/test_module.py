@@ -100,16 +100,11 @@ def test_tensors_that_are_no_layers(tmp_path: Path, shapes: dict[str, tuple[int,
         ModuleEncoder(str(tmp_path / "net.safetensors")).transform(X)
 
 
-def test_a_network_that_mixes_records_is_refused(tmp_path: Path) -> None:
-    path = program(Centred(), tmp_path / "net.pt2")
+@pytest.mark.parametrize("network", [Centred(), Noisy()])
+def test_a_network_that_mixes_records_or_draws_numbers_is_refused(tmp_path: Path, network: nn.Module) -> None:
+    path = program(network, tmp_path / "net.pt2")
     with refuses("module"):
         ModuleEncoder(str(path)).output_dim((5,))
-
-
-def test_a_network_that_draws_numbers_is_refused(tmp_path: Path) -> None:
-    path = program(Noisy(), tmp_path / "net.pt2")
-    with refuses("module"):
-        ModuleEncoder(str(path)).transform(X)
 
 
 def test_spec(tmp_path: Path) -> None:

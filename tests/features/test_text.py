@@ -284,10 +284,7 @@ def test_minilm_beside_other_texts(minilm: MiniLm, threads: int) -> None:
         texts = column(
             *(f"send {n} to {n + 10}" + " now or later this or that week please" * (n % 2) for n in range(26))
         )
-        whole = minilm.transform(texts)
-        assert np.array_equal(minilm.transform(texts[::-1]), whole[::-1])
-        assert np.array_equal(minilm.extract(texts, batch_size=9), whole)
-        assert np.array_equal(minilm.transform(texts[[3]])[0], whole[3])
+        whole = check_per_record(minilm, texts)
         others = column(*("other words" for _ in range(12)), "so much more money to another account of mine, now", "a")
         assert np.array_equal(minilm.transform(np.concatenate([texts[[3, 20]], others]))[:2], whole[[3, 20]])
         assert np.array_equal(minilm.transform(np.concatenate([others, texts[[20, 3]]]))[-2:], whole[[20, 3]])

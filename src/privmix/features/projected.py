@@ -14,7 +14,7 @@ from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer
 from privmix.features.base import MOST_OF_TWO, Extractor, parse_features
 from privmix.features.models import OwnModel
-from privmix.features.spec import check_inner, from_spec, statements_of, title_of, wanted_model
+from privmix.features.spec import check_spec, from_spec, statements_of, title_of, wanted_model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,11 +31,6 @@ class Continued(Extractor):
     decoder: int = 1
     most_text: ClassVar[int] = MOST_OF_TWO
     _inner: Extractor
-
-    @staticmethod
-    def inner_of(options: Mapping[str, Any], own: OwnModel | None) -> Extractor:
-        """Rebuild the inner extractor, whose model ``own`` is."""
-        return from_spec(options["inner"], own)
 
     @classmethod
     def check_stated(cls, options: Mapping[str, Any]) -> None:
@@ -95,7 +90,7 @@ class Projected(Continued):
     @classmethod
     def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
         cls.check_options(options)
-        return cls(cls.inner_of(options, own), options["dim"], options["seed"])
+        return cls(from_spec(options["inner"], own), options["dim"], options["seed"])
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
@@ -106,7 +101,7 @@ class Projected(Continued):
         inner = options["inner"]
         if not isinstance(inner, Mapping) or inner.get("name") == cls.name:
             raise InvalidInput("extractor's inner", type(inner).__name__, "the spec of an extractor of raw inputs")
-        check_inner(inner)
+        check_spec(inner)
 
     @classmethod
     def title(cls, options: Mapping[str, Any]) -> str:

@@ -20,8 +20,7 @@ from privmix.features.tabular import Tabular
 # Keys of a spec that identify its model; a copy of the model must have the same.
 _DIGESTS: Final = ("weights_sha256", "files_sha256")
 
-# Allowed fields of a spec inside another spec, and its name, which reaches the data card.
-_FIELDS: Final = frozenset({"name", "version", "options", "decoder", "weights_sha256", "files_sha256"})
+# A name reaches data cards and statements: it may not look like a part of these.
 _PLAIN: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -143,17 +142,6 @@ def check_shape(spec: Mapping[str, Any], shape: Sequence[int], dim: int | None) 
     if not fits:
         allowed = f"a shape that gives {dim or 'its'} features with {name}"
         raise InvalidInput("input_shape", shape, allowed)
-
-
-def check_inner(spec: Any) -> None:
-    """Raise :class:`InvalidInput` unless this can be the spec of another extractor's inner one. Opens nothing."""
-    # Its name stands in data cards and statements, so it may not look like a part of these.
-    fields = spec if isinstance(spec, Mapping) else {}
-    if not {"name"} <= set(fields) <= _FIELDS or not (
-        isinstance(fields["name"], str) and _PLAIN.fullmatch(fields["name"])
-    ):
-        raise InvalidInput("extractor's inner", "another spec", "name, version, options, digests")
-    check_spec(fields)
 
 
 def title_of(spec: Mapping[str, Any]) -> str:

@@ -168,9 +168,16 @@ class SingleKind(ColumnKind):
     def value(self, cell: Any) -> Any:
         """Return the value of a cell that is not missing; None where it is none."""
 
-    @abstractmethod
+    @property
+    def width(self) -> int:
+        return 1 + self.missing.own
+
+    def names(self, column: str) -> list[str]:
+        return [column, *self.missing.names(column)]
+
     def shown(self, value: Any) -> str:
         """How a declared value is written in messages."""
+        return "" if value is None else f"{value:g}"
 
     def gone(self, cell: Any) -> bool:
         return self.missing.holds(cell)
@@ -232,9 +239,6 @@ class NumberKind(SingleKind):
     def value(self, cell: Any) -> float | None:
         number = number_in(ungrouped(cell, self.thousands))
         return None if math.isnan(number) else number
-
-    def shown(self, value: Any) -> str:
-        return f"{value:g}" if value is not None else ""
 
     def why_refused(self, cell: Any) -> str:
         if not isinstance(cell, str):

@@ -56,13 +56,6 @@ class Numeric(NumberKind):
         missing = Missing.read(entry, field, lambda said: check_number(field, said))
         return cls(low, high, log, missing, _whole(entry, field, (low, high)), _mark(entry, field))
 
-    @property
-    def width(self) -> int:
-        return 1 + self.missing.own
-
-    def names(self, column: str) -> list[str]:
-        return [column, *self.missing.names(column)]
-
     def cut(self, value: float) -> str | None:
         if value < self.low:
             return f"below the range: read as {self.low:g}"
@@ -243,19 +236,9 @@ class Truth(SingleKind):
         missing = Missing.read(entry, field, lambda said: check_number(field, said, low=0, high=1))
         return cls(frozenset(true), frozenset(false), missing)
 
-    @property
-    def width(self) -> int:
-        return 1 + self.missing.own
-
-    def names(self, column: str) -> list[str]:
-        return [column, *self.missing.names(column)]
-
     def value(self, cell: Any) -> float | None:
         text = folded(token_of(cell))
         return 1.0 if text in self.true else 0.0 if text in self.false else None
-
-    def shown(self, value: Any) -> str:
-        return "" if value is None else f"{value:g}"
 
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
         values = self.values(cells, name)
@@ -287,13 +270,6 @@ class Ranks(SingleKind):
             return values.index(token_of(said).strip())
 
         return cls(tuple(values), Missing.read(entry, field, place))
-
-    @property
-    def width(self) -> int:
-        return 1 + self.missing.own
-
-    def names(self, column: str) -> list[str]:
-        return [column, *self.missing.names(column)]
 
     def value(self, cell: Any) -> int | None:
         text = token_of(cell).strip()
