@@ -6,11 +6,10 @@ from privmix._lazy import lazily
 
 if TYPE_CHECKING:
     from privmix.designs.moments.plan import ClassMoments, ClassMomentsPlan, Moments, MomentsPlan
-    from privmix.designs.rows.allocation import Allocation
     from privmix.designs.rows.classwise import Classwise
     from privmix.designs.rows.fixed import Fixed, RandomWeight
     from privmix.designs.rows.hierarchical import Hierarchical
-    from privmix.designs.rows.poisson import Poisson
+    from privmix.designs.rows.poisson import Allocation, Poisson
     from privmix.designs.series.plan import MomentsSeries, SeriesPlan
     from privmix.designs.stages.three_plan import ThreeStage, ThreeStagePlan
     from privmix.designs.stages.two_plan import TwoStage, TwoStagePlan

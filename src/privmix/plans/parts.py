@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting.events import Adjacency, Composed, Event, Gaussian
+from privmix.accounting.events import Composed, Event, Gaussian
 from privmix.errors import InvalidInput
 from privmix.mechanisms.sampling import EveryRecord, Sampler
 from privmix.plans.design import Beside, Design
@@ -170,10 +170,6 @@ class SumPlan(BasePlan):
 
     def sampler_for(self, records: int) -> Sampler:
         return EveryRecord(records, 1)
-
-    @property
-    def adjacency(self) -> Adjacency:
-        return self.sampler.adjacency
 
     @property
     def queries(self) -> tuple[float, ...]:

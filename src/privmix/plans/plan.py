@@ -95,7 +95,7 @@ class BasePlan(Shown):
 
     @property
     def adjacency(self) -> Adjacency:
-        raise NotImplementedError
+        return self.sampler.adjacency
 
     @property
     def main_event(self) -> Event:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting.events import Adjacency, Event, Gaussian, Laplace
+from privmix.accounting.events import Event, Gaussian, Laplace
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Choice, Number, PlainCount, used
 from privmix.mechanisms.sampling import DirichletWeights, Sampler
@@ -108,10 +108,6 @@ class ReleasePlan(BasePlan):
         """Return the same law over ``records`` records: rates stay, so a declared count may differ."""
         # Fixed-size draws are the exception: their law depends on the count, which must then be the declared one.
         return self.kind.sampler(self, records)
-
-    @property
-    def adjacency(self) -> Adjacency:
-        return self.sampler.adjacency
 
     @property
     def row_query(self) -> Event:

@@ -18,12 +18,9 @@ from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.rows import ReleasePlan
-from privmix.publication.dataset import RecordTransform
 
 # Enough rows for three row tiles, which have streams of their own, and features for several draws in each.
 _ROWS: Final = 2 * ROW_TILE + 512
-
-
 _FEATURES: Final = 256
 
 
@@ -62,7 +59,10 @@ def _rows(plan: ReleasePlan, keys: FreshStreams, make: EngineFactory, name: str)
         y = np.concatenate([block.y for block in blocks]).astype(np.float64) * plan.divisor
         weights = _members(plan, streams, records.labels)[:, None]
         label = np.eye(plan.num_classes)[0] - plan.label_offset
-        x -= weights * _contribution(plan, engine.transform)
+        # What an empty record adds to a sum: nothing, or the centre taken from it, clipped and on the lattice.
+        bound = engine.transform.final_clip_norm
+        steps = plan.lattice.quantise(engine.transform(np.zeros((1, plan.dim))) / bound)[0]
+        x -= weights * (steps * (plan.lattice.step * bound))
         return np.concatenate([x, y - weights * label], axis=1)
 
     (both,) = keys.run(name, 1, one)
@@ -78,14 +78,6 @@ def _members(plan: ReleasePlan, streams: SecretStreams, labels: NDArray[np.int64
         row = np.repeat(np.arange(drawn.rows), drawn.counts)
         totals.append(np.bincount(row, drawn.weights, drawn.rows))
     return np.concatenate(totals).astype(np.float64)
-
-
-def _contribution(plan: ReleasePlan, transform: RecordTransform) -> Scores:
-    """(d,) what an empty record adds to a sum: nothing, or the centre taken from it, clipped and on the lattice."""
-    lattice = plan.lattice
-    bound = transform.final_clip_norm
-    steps = lattice.quantise(transform(np.zeros((1, plan.dim))) / bound)[0]
-    return np.asarray(steps * (lattice.step * bound))
 
 
 def mixed_row_moved(plan: ReleasePlan, pair: Pair) -> list[QuerySensitivity]:

@@ -54,7 +54,10 @@ def classwise_case(plan: ReleasePlan) -> ClasswiseCase:
 
 def hierarchical_case(plan: ReleasePlan) -> HierarchicalCase:
     level = _companion_level(plan, 1.0)
-    members = _members_for(plan, level)
+    # A class needs so many companions that its rows show through all noise whether it was drawn. Two standard
+    # deviations of the members' own random number are kept apart from the noise.
+    noise = _joint(plan.feature_noise_multiplier, plan.label_noise_multiplier, level)
+    members = math.ceil((2 + math.sqrt(4 + _CLEAR * noise)) ** 2 / plan.record_rate)
     width = max(1, min(width_of(plan), _MOST_OTHERS // members))
     return HierarchicalCase(reduced_to(plan, width, max(2, width)), width, members, level)
 
@@ -73,14 +76,6 @@ def _companion_level(plan: ReleasePlan, label_overlap: float) -> float:
     # it then shows nothing of the canary, and hides nothing. For lambda < 1 that would need more than the feature's
     # bound; the attack is then a little weaker than the best.
     return max(-1.0, -label_overlap / plan.label_noise_ratio**2)
-
-
-def _members_for(plan: ReleasePlan, level: float) -> int:
-    """How many companions a class needs so that its rows show whether it was drawn, through all noise."""
-    noise = _joint(plan.feature_noise_multiplier, plan.label_noise_multiplier, level)
-    # Two standard deviations of the members' own random number are kept apart from the noise.
-    expected = (2 + math.sqrt(4 + _CLEAR * noise)) ** 2
-    return math.ceil(expected / plan.record_rate)
 
 
 def _joint(feature_noise: float, label_noise: float, level: float) -> float:
