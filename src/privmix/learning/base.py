@@ -25,45 +25,6 @@ from privmix.plans.plan import Plan
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
 
-
-class Estimator:
-    """Settings are the arguments of ``__init__``; pipelines, searches and ``clone`` of scikit-learn take it."""
-
-    _estimator_type = "classifier"
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name; ``deep`` changes nothing."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: Any) -> Self:
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known:
-                raise InvalidInput(name, value, "one of " + ", ".join(known))
-            setattr(self, name, value)
-        return self
-
-    def predict(self, features: NDArray[Any]) -> NDArray[Any]:
-        raise NotImplementedError
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy on (n, d) features with (n,) labels."""
-        return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
-
-    def __repr__(self) -> str:
-        usual = inspect.signature(type(self)).parameters
-        changed = [f"{name}={value!r}" for name, value in self.get_params().items() if value is not usual[name].default]
-        return f"{type(self).__name__}({', '.join(changed)})"
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.base import BaseEstimator, ClassifierMixin
-
-        class Tagged(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
-            """Has the tags of a classifier."""
-
-        return Tagged().__sklearn_tags__()
-
-
 NOT_PRIVATE: Final = "fitted to records themselves: this model is NOT private, and for their owner alone"
 
 # Records classified at once.
@@ -93,10 +54,11 @@ class ReleaseFacts:
         )
 
 
-class ReleaseLearner(Estimator):
+class ReleaseLearner:
     """Base of the scikit-learn estimators that learn from a release, at no privacy cost: learning is post-processing.
 
-    A learner applies the release's ``transform`` to the features that it classifies: give it the extractor's output.
+    Settings are the arguments of ``__init__``; pipelines, searches and ``clone`` of scikit-learn take it. A learner
+    applies the release's ``transform`` to the features that it classifies: give it the extractor's output.
 
     Attributes:
         facts_: :class:`ReleaseFacts` of the release, set by ``fit``.
@@ -108,6 +70,7 @@ class ReleaseLearner(Estimator):
         told_: JSON values of the class prior that ``fit`` used and its weight, or None.
     """
 
+    _estimator_type = "classifier"
     name: ClassVar[str]
     # Whether it takes a prior on class means.
     takes_prior: ClassVar[bool] = False
@@ -129,6 +92,35 @@ class ReleaseLearner(Estimator):
     _temperature: float | None = None
     # Held until a caller reads the temperature, which takes a while on large releases.
     _fitted_to: ReleasedDataset | None = None
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name; ``deep`` changes nothing."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise InvalidInput(name, value, "one of " + ", ".join(known))
+            setattr(self, name, value)
+        return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy on (n, d) features with (n,) labels."""
+        return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
+
+    def __repr__(self) -> str:
+        usual = inspect.signature(type(self)).parameters
+        changed = [f"{name}={value!r}" for name, value in self.get_params().items() if value is not usual[name].default]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.base import BaseEstimator, ClassifierMixin
+
+        class Tagged(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
+            """Has the tags of a classifier."""
+
+        return Tagged().__sklearn_tags__()
 
     @property
     def summary(self) -> str:
@@ -177,7 +169,8 @@ class ReleaseLearner(Estimator):
         if prior is not None:
             if not self.takes_prior:
                 raise InvalidInput("class_descriptions", f"learner {self.name}", "learner discriminant for these")
-            prior.check_fits(release.num_classes, release.dim)
+            if prior.means.shape != (shape := (release.num_classes, release.dim)):
+                raise InvalidInput("points of a class prior", prior.means.shape, f"an array of shape {shape}")
         if not (np.isfinite(release.x).all() and np.isfinite(release.y).all()):
             raise InvalidInput("released rows", "NaN or infinity", "finite numbers")
         self._temperature = None

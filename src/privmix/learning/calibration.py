@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 
-from privmix.learning.class_statistics import Between, ClassStatistics, ClassSums
+from privmix.learning.class_statistics import ClassStatistics, ClassSums
 
 Reals = NDArray[np.float64]
 
@@ -73,26 +73,20 @@ def _imagined(found: ClassStatistics | ClassSums) -> Reals:
 
 def imagined(found: ClassStatistics | ClassSums, count: int, generator: np.random.Generator) -> Reals:
     """(count, k) records as a release of such statistics could be of, along its basis and counted from its origin."""
+    # Class means (K, k), what is unknown of them (K, k), scatter within classes (k,) and shares (K,).
+    between = found.between()
     if isinstance(found, ClassSums):
-        means, unsure, within, shares = _of_sums(found, found.between())
+        # Along their singular vectors.
+        classes = len(found.left)
+        kept = found.apart / np.maximum(np.square(found.lengths), np.finfo(float).tiny)
+        means = found.left * (found.lengths * kept)
+        within = np.full(classes, max(1 - between.share, _LEAST_WITHIN) * found.largest / len(found.basis))
+        unsure, shares = np.broadcast_to(kept * found.noise, means.shape), np.full(classes, 1 / classes)
     else:
-        means, unsure, within, shares = _of_statistics(found, found.between())
+        variance, shares = found.known.variance, found.shares
+        means, unsure = found.posterior(between)
+        scatter = (shares[:, None] * (np.square(means) + unsure)).sum(axis=0)
+        within = np.maximum(variance - scatter, _LEAST_WITHIN * variance)
     which = generator.choice(len(shares), count, p=shares / shares.sum())
-    return means[which] + np.sqrt(unsure[which] + within) * generator.standard_normal((len(which), means.shape[1]))
-
-
-def _of_statistics(found: ClassStatistics, between: Between) -> tuple[Reals, Reals, Reals, Reals]:
-    """Class means (K, k) and what is unknown of them (K, k), scatter within classes (k,) and shares (K,)."""
-    variance = found.known.variance
-    means, unsure = found.posterior(between)
-    scatter = (found.shares[:, None] * (np.square(means) + unsure)).sum(axis=0)
-    return means, unsure, np.maximum(variance - scatter, _LEAST_WITHIN * variance), found.shares
-
-
-def _of_sums(found: ClassSums, between: Between) -> tuple[Reals, Reals, Reals, Reals]:
-    """Return the same of class sums, along their singular vectors."""
-    classes = len(found.left)
-    kept = found.apart / np.maximum(np.square(found.lengths), np.finfo(float).tiny)
-    means = found.left * (found.lengths * kept)
-    within = np.full(classes, max(1 - between.share, _LEAST_WITHIN) * found.largest / len(found.basis))
-    return means, np.broadcast_to(kept * found.noise, means.shape), within, np.full(classes, 1 / classes)
+    normal = generator.standard_normal((len(which), means.shape[1]))
+    return np.asarray(means[which] + np.sqrt(unsure[which] + within) * normal)

@@ -39,11 +39,6 @@ class ClassPrior:
         if not all(isinstance(value, SOURCE.get(name, ())) for name, value in self.source.items()):
             raise InvalidInput("source of a class prior", sorted(self.source), "from, texts and sha256")
 
-    def check_fits(self, classes: int, dim: int) -> None:
-        """Raise :class:`InvalidInput` unless there is a point for each of K classes, of d numbers."""
-        if self.means.shape != (classes, dim):
-            raise InvalidInput("points of a class prior", self.means.shape, f"an array of shape ({classes}, {dim})")
-
     def around(self, shares: Reals) -> Reals:
         """(K, d) points counted from their mean under the (K,) shares of the classes."""
         return np.asarray(self.means - shares @ self.means)

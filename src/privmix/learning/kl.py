@@ -63,19 +63,14 @@ class ImageRows:
             turned = torch.rand(len(images), generator=generator) < 0.5
             images = torch.where(turned[:, None, None, None], images.flip(-1), images)
         if "crop" in self.which:
-            images = _cropped(images, generator)
+            count = len(images)
+            wide = torch.nn.functional.pad(images, (_PADDING,) * 4, mode="reflect")
+            top, left = torch.randint(2 * _PADDING + 1, (2, count), generator=generator)
+            y, x = top[:, None] + torch.arange(height), left[:, None] + torch.arange(width)
+            image, channel = torch.arange(count)[:, None, None, None], torch.arange(channels)[None, :, None, None]
+            images = wide[image, channel, y[:, None, :, None], x[:, None, None, :]]
         found = images.permute(0, 2, 3, 1).reshape(len(rows), self.dim)
         return found if self.centre is None else found - self.centre
-
-
-def _cropped(images: Tensor, generator: torch.Generator) -> Tensor:
-    count, channels, height, width = images.shape
-    wide = torch.nn.functional.pad(images, (_PADDING,) * 4, mode="reflect")
-    top, left = torch.randint(2 * _PADDING + 1, (2, count), generator=generator)
-    rows = (top[:, None] + torch.arange(height))[:, None, :, None]
-    columns = (left[:, None] + torch.arange(width))[:, None, None, :]
-    image, channel = torch.arange(count)[:, None, None, None], torch.arange(channels)[None, :, None, None]
-    return wide[image, channel, rows, columns]
 
 
 # Li et al. 2022, appendix E.3: of 200 epochs, the learning rate is divided by 10 after these.
@@ -212,7 +207,9 @@ class GeneralizedKLClassifier(ReleaseLearner):
         import_part(_NETWORKS).initialise(network, generator)
         if self.standardise:
             assert isinstance(network, torch.nn.Sequential)
-            network[0].load_state_dict(_columns(release.x))
+            x = release.x
+            found = {"shift": x.mean(axis=0, dtype=np.float64), "scale": x.std(axis=0, dtype=np.float64) + 1e-6}
+            network[0].load_state_dict({k: torch.from_numpy(v.astype(np.float32)) for k, v in found.items()})
         which, changed, centre = augmentations(self.augment), None, release.transform.centre
         if which:
             shift = None if centre is None else torch.from_numpy(np.asarray(centre, dtype=np.float32))
@@ -281,13 +278,6 @@ class GeneralizedKLClassifier(ReleaseLearner):
         networks = import_part(_NETWORKS)
         network: Module = networks.built(self.model, facts)
         return torch.nn.Sequential(networks.Standard(facts.dim), network) if self.standardise else network
-
-
-def _columns(x: NDArray[np.float32]) -> dict[str, torch.Tensor]:
-    """Mean and standard deviation of each column, as the network holds them."""
-    deviation = x.std(axis=0, dtype=np.float64) + 1e-6
-    found = {"shift": x.mean(axis=0, dtype=np.float64), "scale": deviation}
-    return {name: torch.from_numpy(values.astype(np.float32)) for name, values in found.items()}
 
 
 def _records(

@@ -73,7 +73,15 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
     check_texts(found, _JSON)
     if found.get("schema_version") != SCHEMA_VERSION:
         raise InvalidInput("schema_version", found.get("schema_version"), f"{SCHEMA_VERSION}, which this version reads")
-    arrays = _read_weights(path / _WEIGHTS)
+    # The header first: arrays then fill the file exactly, and take no more than it holds.
+    array_shapes(path / _WEIGHTS, _WEIGHTS)
+    with open_plain(path / _WEIGHTS, _WEIGHTS) as stream:
+        content = stream.read()
+    try:
+        arrays: dict[str, NDArray[Any]] = load_tensors(content)
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        # KeyError and TypeError: a safetensors number type that NumPy lacks.
+        raise StorageError(f"{path / _WEIGHTS}: not a valid safetensors file") from error
     learner = LEARNERS[found.get("learner")]
     # Parameters that a model lacks are younger than it is, and their defaults are what was before.
     params = _field(found, "params", dict, lambda value: set(value) <= set(learner().get_params()))
@@ -124,18 +132,6 @@ def describe_model(model: ReleaseLearner) -> dict[str, Any]:
         # Only if there are class texts: models without are unchanged.
         **({} if model.told_ is None else {"class_texts": dict(model.told_)}),
     }
-
-
-def _read_weights(path: Path) -> dict[str, NDArray[Any]]:
-    # The header first: arrays then fill the file exactly, and take no more than it holds.
-    array_shapes(path, path.name)
-    with open_plain(path, path.name) as stream:
-        content = stream.read()
-    try:
-        return dict(load_tensors(content))
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        # KeyError and TypeError: a safetensors number type that NumPy lacks.
-        raise StorageError(f"{path}: not a valid safetensors file") from error
 
 
 def _facts(found: Mapping[str, Any], centre: NDArray[Any] | None) -> ReleaseFacts:

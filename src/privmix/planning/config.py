@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
 
 from privmix.accounting.api import calibrate, guess_noise
@@ -68,35 +68,12 @@ class ReleaseConfig(Setting):
         dim: int,
         classes: tuple[str, ...],
         design: str | Design[Any] = "poisson",
-        *,
-        rows: int | None = None,
-        clip_norm: float = 1.0,
-        centre: str | None = None,
-        residual_clip_norm: float = 0.55,
-        lattice_bits: int = 15,
-        records_noise_multiplier: float | None = None,
-        records_declared: bool = False,
-        channels: int = 1,
-        per_person: int | None = None,
-        person_quantile: float | None = None,
-        **options: Any,
+        **given: Any,
     ) -> None:
-        """Take public facts, a design (object or ``NAME:KEY=VALUE,...``), shared settings, the design's options."""
-        super().__init__(
-            records,
-            dim,
-            classes,
-            rows,
-            clip_norm,
-            centre,
-            residual_clip_norm,
-            lattice_bits,
-            records_noise_multiplier,
-            records_declared,
-            channels,
-            per_person,
-            person_quantile,
-        )
+        """Take public facts, a design (object or ``NAME:KEY=VALUE,...``), other settings, the design's options."""
+        shared = {item.name for item in fields(Setting)}
+        super().__init__(records, dim, classes, **{name: given[name] for name in given if name in shared})
+        options = {name: given[name] for name in given if name not in shared}
         if isinstance(design, Design):
             check_options(type(design), options)
             design = replace(design, **options)
@@ -106,8 +83,8 @@ class ReleaseConfig(Setting):
             options = {**options_in("design", said, kind, of=name), **options}
             check_options(kind, options)
             design = kind(**options)
-        check_unit(type(design), per_person)
-        check_weights(design.name, design.weighs_persons, per_person, person_quantile)
+        check_unit(type(design), self.per_person)
+        check_weights(design.name, design.weighs_persons, self.per_person, self.person_quantile)
         if len(classes) == 1 and design.name != MOMENTS:
             raise unlabelled(design.name)
         design.check(self)
