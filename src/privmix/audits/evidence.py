@@ -119,9 +119,12 @@ class RowEvidence:
         rows, parts = self._plan.rows, self._parts
         law = "laplace" if parts["x"].laplace else "gaussian"
         rounding = [part.rounding(part.width) for part in parts.values()]
+        x = parts["x"]
+        step = x.unit + 2 * ULP * x.largest
+        chance = noise_tests.equal_chance(x.std / step if step > 0 else math.inf, x.width, law=law)
         found = [
             NoiseTest(noise_tests.ON_THE_GRID, sum(p.width * rows for p in parts.values() if p.unit), 0.0),
-            noise_tests.equal_rows_test("equal rows", bytes(self._digests), self._equal_chance(law)),
+            noise_tests.equal_rows_test("equal rows", bytes(self._digests), chance),
             noise_tests.energy_test(
                 "noise of each row",
                 self._rows,
@@ -154,11 +157,6 @@ class RowEvidence:
         # Each sum is off by K half steps at most; float32's part is of the entries that were summed.
         rounding = math.sqrt(count * classes) * part.unit / (2 * part.std) + ULP * part.norm
         return noise_tests.energy_test("noise of label sums over classes", energy, count - 1, rounding)
-
-    def _equal_chance(self, law: str) -> float:
-        part = self._parts["x"]
-        step = part.unit + 2 * ULP * part.largest
-        return noise_tests.equal_chance(part.std / step if step > 0 else math.inf, part.width, law=law)
 
 
 def beside_tests(plan: Plan, beside: Any) -> list[NoiseTest]:

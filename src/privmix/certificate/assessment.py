@@ -61,6 +61,7 @@ def assess(facts: AssessedFacts) -> list[dict[str, str]]:
         * the answers are a function of ``facts``, which are public: anyone who has the certificate can make them again;
         * figures are bounds on their safe side.
     """
+    public = f" Taken as public and not protected: {', '.join(sorted(facts.public_data))}." if facts.public_data else ""
     made = (
         _unit(facts),
         _parameters(facts),
@@ -69,7 +70,14 @@ def assess(facts: AssessedFacts) -> list[dict[str, str]]:
         _bias(facts),
         _side_channels(facts),
         _trust(facts),
-        _collection(facts),
+        (
+            "Data collection and access",
+            "No raw record is in any file here.",
+            "The raw records stay where they were: nothing here limits who reads them or how long they are kept."
+            + public,
+            "How the records were collected, with what consent, and whom they leave out. Whether the feature extractor "
+            "was made without them.",
+        ),
         (
             "Settings and tuning",
             facts.settings,
@@ -234,15 +242,4 @@ def _trust(facts: AssessedFacts) -> Answer:
         "Central: the owner of the records adds the noise; whoever receives this need not be trusted.",
         gone,
         unknown,
-    )
-
-
-def _collection(facts: AssessedFacts) -> Answer:
-    public = f" Taken as public and not protected: {', '.join(sorted(facts.public_data))}." if facts.public_data else ""
-    return (
-        "Data collection and access",
-        "No raw record is in any file here.",
-        "The raw records stay where they were: nothing here limits who reads them or how long they are kept." + public,
-        "How the records were collected, with what consent, and whom they leave out. Whether the feature extractor was "
-        "made without them.",
     )

@@ -22,6 +22,14 @@ _TYPES: Final = {
     ".txt": "text/plain",
     ".csv": "text/csv",
 }
+_ROWS: Final[dict[str, Any]] = {
+    "@type": "cr:FileSet",
+    "@id": _SHARDS,
+    "name": _SHARDS,
+    "description": "All rows, in the order of the files' names.",
+    "encodingFormat": _TYPES[".parquet"],
+    "includes": "data/train-*.parquet",
+}
 _CONTEXT: Final[dict[str, Any]] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -92,7 +100,7 @@ def croissant(
         "keywords": ["differential privacy", *(["mixup"] if mixes else [])],
         "version": "1.0.0",
         "isLiveDataset": False,
-        "distribution": [*(_file(item, arrays.get(item["file"])) for item in files), _shards()],
+        "distribution": [*(_file(item, arrays.get(item["file"])) for item in files), _ROWS],
         "recordSet": [_rows(plan)],
         "rai:personalSensitiveInformation": [
             _privacy(guarantee, certificate["insecure_seed"], unit_of_stored(plan)),
@@ -154,17 +162,6 @@ def _file(item: Mapping[str, Any], about: str | None) -> dict[str, Any]:
         "contentUrl": name,
         "encodingFormat": _TYPES["." + name.rpartition(".")[2]],
         "sha256": item["sha256"],
-    }
-
-
-def _shards() -> dict[str, Any]:
-    return {
-        "@type": "cr:FileSet",
-        "@id": _SHARDS,
-        "name": _SHARDS,
-        "description": "All rows, in the order of the files' names.",
-        "encodingFormat": _TYPES[".parquet"],
-        "includes": "data/train-*.parquet",
     }
 
 
