@@ -23,7 +23,6 @@ from privmix.engine.records import PersonTiles
 from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.persons import Givers, RecordWeights
-from privmix.mechanisms.plan import ALL_RECORDS
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.plan import Plan
@@ -33,52 +32,42 @@ from privmix.training.dp_sgd import DpSgd
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.worst_case import attack_training, training_noise, training_sensitivity
+from tests.audits.test_sensitivity import PLANS as OF_RECORDS
 from tests.audits.test_sensitivity import STRATEGIES, VALUES, exceeded, trainer_of
 from tests.refusals import refuses
+from tests.releases.helpers import own_options
 
 CLASSES = ("ant", "bee", "cat")
 PLANS: dict[str, dict[str, Any]] = {
-    "poisson": {"centre": "none"},
-    "poisson-centred": {},
-    "allocation": {"design": "allocation", "centre": "none"},
-    "fixed": {"design": "fixed", "centre": "none"},
-    "laplace": {"design": "fixed", "noise": "laplace", "centre": "none"},
-    "random-weight": {"design": "random-weight", "max_weight": 0.5},
+    **{name: choices for name, choices in OF_RECORDS.items() if name not in ("fixed-centred", "moments-series")},
     "poisson-means": {"person_mean": True},
     "laplace-means": {"design": "fixed", "noise": "laplace", "centre": "none", "person_mean": True},
     "random-weight-means": {"design": "random-weight", "max_weight": 0.5, "person_mean": True},
-    "hierarchical": {"design": "hierarchical", "expected_classes": 1.5},
-    "classwise": {"design": "classwise"},
-    "full-batch": {"design": "classwise", "full_batch": True, "centre": "none"},
     "full-batch-twice": {"design": "classwise", "full_batch": True, "rows": 6},
-    "moments": {"design": "moments", "centre": "none"},
-    "moments-centred": {"design": "moments"},
-    "moments-no-label": {"design": "moments", "centre": "none", "classes": ALL_RECORDS},
-    "class-moments": {"design": "class-moments", "centre": "none"},
-    "class-moments-centred": {"design": "class-moments"},
-    "two-stage": {"design": "two-stage", "centre": "none"},
-    "two-stage-centred": {"design": "two-stage"},
-    "three-stage": {"design": "three-stage", "centre": "none"},
-    "gaussian-mixing": {"design": "gaussian-mixing"},
     "merf": {"design": "merf", "rows": 1, "frequencies": 5},
     "hermite": {"design": "hermite", "rows": 1, "kernel_width": 1.0, "order": 20, "pair_order": 20, "pairs": 1},
 }
 # Designs that weigh persons by their records take a K.
 WEIGHING = {name for name in PLANS if "means" in name or "full-batch" in name} | {
-    *("moments", "moments-centred", "moments-no-label", "class-moments", "class-moments-centred"),
+    *(
+        "moments",
+        "moments-centred",
+        "moments-no-label",
+        "moments-no-label-centred",
+        "class-moments",
+        "class-moments-centred",
+    ),
     *("two-stage", "two-stage-centred", "three-stage"),
     *("gaussian-mixing", "merf", "hermite"),
 }
-WITHOUT_DEGREE = {"gaussian-mixing", "moments", "class-moments", "two-stage", "three-stage", "merf", "hermite"}
 every_plan = pytest.mark.parametrize("name", PLANS)
 
 
 def plan_of(name: str, *, count: int, dim: int, per_person: int = 1, **changes: Any) -> Plan:
-    options = {"rows": 12, "per_person": per_person, "classes": CLASSES, **PLANS[name], **changes}
-    if options.get("design") in WITHOUT_DEGREE or options.get("full_batch"):
-        options.pop("mixup_degree", None)
-    else:
-        options.setdefault("mixup_degree", max(1, count // 3))
+    degree = {"mixup_degree": max(1, count // 3)}
+    options = own_options(
+        {"rows": 12, "per_person": per_person, "classes": CLASSES, **degree, **PLANS[name], **changes}
+    )
     return ReleaseConfig(records=count, dim=dim, **options).with_noise(1.0)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.accounting import Composed, Gaussian, epsilon
 from privmix.designs import MomentsPlan
 from privmix.designs.moments import engine as moments_engine
 from privmix.designs.moments.engine import MomentsEngine, MomentSums, row_panels
@@ -23,7 +22,6 @@ from privmix.plans.named import plan_from_dict
 from privmix.plans.registry import all_designs
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments, sample_rows, to_arrays
-from tests.mechanisms.statistics import Z_LIMIT
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, TARGET, make_plan, make_records, release
 
@@ -130,35 +128,6 @@ def test_one_record_changes_each_part_by_at_most_its_bound(centre: str) -> None:
             assert np.linalg.norm(counts) <= plain.label_norm * (1 + 1e-12)
 
 
-def joint_shift(plan: MomentsPlan) -> float:
-    """How far a worst-case record moves the query, in standard deviations of the noise that is really drawn."""
-    second = np.zeros((plan.dim, plan.dim))
-    # A record along (1, 1, 0, ...) has diagonal and off-diagonal products.
-    x = np.zeros(plan.dim)
-    x[:2] = plan.final_clip_norm / math.sqrt(2)
-    second = np.outer(x, x)
-    lower = np.tril_indices(plan.dim, -1)
-    shift = (np.diag(second) ** 2).sum() / plan.noise_std["second"] ** 2
-    shift += (second[lower] ** 2).sum() / (plan.noise_std["second"] ** 2 / 2)
-    shift += plan.final_clip_norm**2 * plan.label_norm**2 / plan.noise_std["cross"] ** 2
-    shift += plan.label_norm**2 / plan.noise_std["counts"] ** 2
-    return math.sqrt(shift)
-
-
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
-def test_the_parts_share_exactly_one_query(share: float) -> None:
-    plan = moments_plan(label_share=share)
-    assert joint_shift(plan) == pytest.approx(1 / plan.noise_multiplier, rel=1e-12)
-
-
-def test_the_price_is_that_of_the_mean_and_the_query() -> None:
-    plan = moments_plan()
-    assert plan.centre_noise_multiplier is not None
-    assert plan.event == Composed((Gaussian(plan.centre_noise_multiplier), Gaussian(plan.noise_multiplier)))
-    cost = epsilon(plan.event, TARGET[1]).epsilon
-    assert TARGET[0] * 0.995 <= cost <= TARGET[0]
-
-
 def unlabelled(dim: int = 7, **choices: Any) -> MomentsPlan:
     plan = ReleaseConfig(600, dim, ALL_RECORDS, "moments", **choices).calibrate(*TARGET)
     assert isinstance(plan, MomentsPlan)
@@ -211,47 +180,6 @@ def test_other_designs_need_a_label(design: str) -> None:
 def test_one_class_has_no_other_name() -> None:
     with refuses("classes"):
         ReleaseConfig(600, 7, ("all",), "moments")
-
-
-def noise_of(scale: float) -> dict[str, float]:
-    """z-scores of the variance of each part's noise, drawn by the real engine on records that are all zero."""
-    plan = moments_plan(dim=120, centre="none")
-    zeros = PrivateRecords(np.zeros((50, 120), np.float32), np.zeros(50, np.int64))
-    moments = release(plan, zeros).moments
-    assert moments is not None
-    lower = np.tril_indices(120, -1)
-    parts = {
-        "diagonal": (np.diag(moments.second), plan.noise_std["second"]),
-        "off": (moments.second[lower], plan.noise_std["second"] / math.sqrt(2)),
-        "cross": (moments.cross.ravel(), plan.noise_std["cross"]),
-    }
-    scores = {}
-    for name, (values, std) in parts.items():
-        ratio = np.square(values.astype(np.float64)).mean() / (scale * std) ** 2
-        scores[name] = float((ratio - 1) * math.sqrt(len(values) / 2))
-    return scores
-
-
-def test_noise_has_the_variance_of_the_plan() -> None:
-    """Right sigma accepted, 2/3 and 3/2 of it rejected; the variance of n normals has a standard error sqrt(2/n)."""
-    right, small, large = noise_of(1.0), noise_of(2 / 3), noise_of(3 / 2)
-    for name, score in right.items():
-        assert abs(score) < Z_LIMIT, name
-        assert small[name] > Z_LIMIT, name
-        assert large[name] < -3.5 if name == "diagonal" else large[name] < -Z_LIMIT, name
-
-
-def test_label_sums_are_as_noisy_as_planned() -> None:
-    plan = moments_plan(dim=1, records=50, centre="none")
-    zeros = PrivateRecords(np.zeros((50, 1), np.float32), np.zeros(50, np.int64))
-    drawn = []
-    for seed in range(300):
-        moments = release(plan, zeros, seed).moments
-        assert moments is not None
-        drawn.append(moments.label_sums - np.array([50, 0, 0]))
-    ratio = np.square(np.concatenate(drawn)).mean() / plan.noise_std["counts"] ** 2
-    assert abs(ratio - 1) * math.sqrt(900 / 2) < Z_LIMIT
-    assert abs(ratio * 9 / 4 - 1) * math.sqrt(900 / 2) > Z_LIMIT
 
 
 def test_released_matrix_is_symmetric_with_one_draw_a_pair() -> None:

@@ -145,16 +145,6 @@ def test_rows_show_nothing_of_the_second_stage(monkeypatch: pytest.MonkeyPatch) 
     assert not np.array_equal(found.within, other.within)
 
 
-def test_more_than_memory_should_hold_is_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, records = make_plan(), make_records(RECORDS, DIM)
-    found, _ = run(plan, records)
-    monkeypatch.setattr(two_stage_engine, "_KEPT", 1000)
-    monkeypatch.setattr(two_stage_engine, "_RECORDS_AT_ONCE", 37)
-    again, _ = run(plan, records)
-    assert again.within.tobytes() == found.within.tobytes()
-    assert again.norms.tobytes() == found.norms.tobytes()
-
-
 def test_it_teaches_more_than_its_first_stage_where_directions_decide() -> None:
     """Classes lie apart where records vary least: the noise of one stage hides that, whitened scatter shows it."""
     rng = np.random.default_rng(0)

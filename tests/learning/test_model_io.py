@@ -210,29 +210,3 @@ def test_damaged_or_missing_files(tmp_path: Path) -> None:
         load_model(folder)
     with pytest.raises(PrivmixError, match="No such file"):
         load_model(tmp_path / "nothing")
-
-
-@pytest.mark.parametrize(
-    "learner",
-    [NoiseAwareRidgeClassifier(), GeneralizedKLClassifier(epochs=1), GeneralizedKLClassifier("cnn", epochs=1)],
-)
-def test_sizes_without_weights_take_no_memory(tmp_path: Path, learner: ReleaseLearner) -> None:
-    folder = save_model(fitted(learner, centred=False), tmp_path / "model")
-    content = json.loads((folder / "model.json").read_text())
-    # 10^17 weights: torch and NumPy refuse to allocate them, where the machine does not die of it.
-    content.update(dim=10**16, input_shape=[10**8, 10**8])
-    (folder / "model.json").write_text(json.dumps(content))
-    with pytest.raises(InvalidInput, match=r"model arrays|dim, classes"):
-        load_model(folder)
-
-
-@pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
-@pytest.mark.parametrize("way", ["link", "pipe", "folder"])
-def test_only_plain_files_are_opened(tmp_path: Path, name: str, way: str) -> None:
-    folder = save_model(fitted(), tmp_path / "model")
-    path = folder / name
-    path.rename(tmp_path / name)
-    make = {"link": lambda: path.symlink_to(tmp_path / name), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}
-    make[way]()
-    with pytest.raises(PrivmixError, match=name):
-        load_model(folder)
