@@ -153,7 +153,7 @@ class SquareRoot(Checked):
 
     def growth(self, step: int) -> float:
         """Return the standard deviation of the noise in sum t over that of one query at the price of all T sums."""
-        # That of (B z)_t for z of variance 1 is the norm of row t of B; t from 1 to T.
+        # For z of variance 1, (B z)_t has the norm of row t of B as its deviation; t is 1 to T.
         return self.sensitivity * math.sqrt(math.fsum(value * value for value in self.weights(step)))
 
     def weights(self, step: int) -> tuple[float, ...]:
