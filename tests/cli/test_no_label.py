@@ -12,6 +12,7 @@ import pandas
 import pytest
 
 import privmix as pm
+from privmix.data import embedded_digits
 from privmix.designs import MomentsPlan
 from privmix.errors import InvalidInput
 from tests.cli.helpers import SECRET, privmix, refused
@@ -153,6 +154,8 @@ def test_python_says_none(place: Path) -> None:
     assert rows.label is None
     with refuses("release"):
         pm.fit(persons)
+    with refuses("label"):
+        pm.plan(embedded_digits("train"), label=None, epsilon=1, delta=1e-5)
     for wrong in (["age"], 3):
         with pytest.raises(InvalidInput):
             pm.plan(survey(), **{**asked, "label": wrong}, epsilon=1)

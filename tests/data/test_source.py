@@ -175,3 +175,13 @@ def test_other_values_in_tables_are_refused_silently(value: Any) -> None:
     raw[0, 0] = value
     with refuses("column a"):
         as_table(raw, ("a",))
+
+
+def test_records_without_a_label_are_of_the_one_class() -> None:
+    """Labels that are there are judged as ever."""
+    x = np.ones((3, 2))
+    assert ArraySource(x, None, ("all records",)).read().y.tolist() == [0, 0, 0]
+    with refuses("records"):
+        ArraySource(x, None, ("no", "yes")).read()
+    with refuses("label"):
+        ArraySource(x, np.array(["other"] * 3), ("all records",)).read()

@@ -227,7 +227,11 @@ def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.ob
         from privmix.data.dataset import open_dataset as open_table
 
         found = open_table(
-            opened.place, split=opened.split, classes=classes, label_column=opened.columns.label, columns=[group_by]
+            opened.place,
+            split=opened.split,
+            classes=classes,
+            label_column=opened.columns.label or "",
+            columns=[group_by],
         )
         values = np.concatenate([batch.x[:, 0] for batch in found.batches(_GROUP_STEP)])
     else:
