@@ -90,7 +90,7 @@ def open_for(
         source = readers.open_dataset(data, **{**options, "number_columns": list(named)})
     extractor.check_schema(source.schema)
     if columns.label is None and classes == list(ALL_RECORDS) != list(source.schema.classes):
-        raise InvalidInput("label", None, "the default: this data have labels of their own")
+        raise InvalidInput("label", None, "the default: these data have labels of their own")
     return source
 
 

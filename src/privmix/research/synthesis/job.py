@@ -147,7 +147,7 @@ class SynthesisJob(SynthesisOptions):
             place,
             split=split or "train",
             classes=class_list(self.classes) if isinstance(self.classes, str) else self.classes,
-            label_column=columns.label,
+            label_column=columns.label or "",
             number_columns=columns.number_names,
             image_size=columns.image_size,
             colour=columns.colour,
