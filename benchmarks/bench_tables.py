@@ -296,6 +296,7 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
         "aim, triples": "the same as aim with a workload of all triples",
         "tab-pe": "its authors' files and their setting for Adult: 1,000 rows, 29 steps; shares of classes are exact "
         "and not paid for",
+        NO_LABEL: "design moments with `label=None`: the label is one more column of the table",
         "margnet": "left out: its code can be had, and has settings for a GPU, up to 16 rounds a column of 200 steps",
         "aim on survey": "left out: 1,225 pairs and up to 800 rounds",
         "shortened": f"{' and '.join(SHORTENED)}: runs of {EARLIER} (2026-11-27) by an earlier script with dpmm 0.1.9",
