@@ -234,17 +234,21 @@ def _is_image(kind: Any) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _is_text(kind: Any) -> bool:
-    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
-    return any(test(kind) for test in tests)
+def _has_length(kind: Any) -> bool:
+    """Texts and bytes whose lengths Arrow states, views apart."""
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(binary or pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def is_cell(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         return is_cell(kind.value_type)
-    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     numbers = is_number(kind) or pa.types.is_decimal(kind)
-    return bool(texts or numbers or _is_time(kind) or pa.types.is_null(kind))
+    return bool(is_text(kind) or numbers or _is_time(kind) or pa.types.is_null(kind))
+
+
+def is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def check_cells(name: str, kind: Any) -> None:
@@ -300,10 +304,9 @@ def parts_of(block: Any, values: int) -> Iterator[Any]:
         sizes = np.zeros(part.num_rows, dtype=np.int64)
         for column in part.columns:
             content = column.field("bytes") if _is_image(column.type) and pa.types.is_struct(column.type) else column
-            if pa.types.is_dictionary(content.type):
-                length = pc.binary_length(content.dictionary) if _is_text(content.type.value_type) else None
-                if length is not None:
-                    sizes += pc.fill_null(length.take(content.indices), 0).to_numpy(zero_copy_only=False)
+            if pa.types.is_dictionary(content.type) and _has_length(content.type.value_type):
+                length = pc.binary_length(content.dictionary)
+                sizes += pc.fill_null(length.take(content.indices), 0).to_numpy(zero_copy_only=False)
         ends = np.cumsum(sizes)
         begin = 0
         while begin < part.num_rows:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from privmix.data.columns import is_number, usable_names
+from privmix.data.columns import is_number, is_text, usable_names
 from privmix.data.csv import column_names
 from privmix.data.dialect import Dialect
 from privmix.data.files import decoding, split_of
@@ -77,8 +77,7 @@ def _declared(kind: Any) -> str:
         return NUMBER
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return DATE
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return TEXT if any(test(kind) for test in texts) else UNKNOWN
+    return TEXT if is_text(kind) else UNKNOWN
 
 
 def _first(place: Path, split: str) -> Path:

@@ -55,9 +55,6 @@ class TilePlace:
     facts: bytes
     runtime: Mapping[str, Any] | None = None
 
-    def folder(self) -> TileFolder:
-        return TileFolder.at(Path(self.path), self.facts)
-
 
 @dataclass(frozen=True)
 class TileTask:
@@ -108,7 +105,7 @@ def encode_tiles(
     if place.runtime not in (None, found):
         # A machine with other versions: its tiles would differ in the last bits.
         return found
-    folder = place.folder()
+    folder = TileFolder.at(Path(place.path), place.facts)
     try:
         there = folder.there()
         for run in _neighbours([number for number in span if number not in there]):

@@ -231,17 +231,12 @@ class Extractor(ABC):
         """SHA-256 of the spec: equal fingerprints mean equal features."""
         return hashlib.sha256(json.dumps(self.spec(), sort_keys=True).encode()).hexdigest()
 
-    def extract(
-        self, x: NDArray[Any], batch_size: int = 1024, progress: Callable[[int], None] | None = None
-    ) -> NDArray[np.float32]:
+    def extract(self, x: NDArray[Any], batch_size: int = 1024) -> NDArray[np.float32]:
         """``(n, *input_shape)`` inputs -> (n, d) features; ``batch_size`` does not change the result."""
         check_integer("batch_size", batch_size, low=1)
         features = np.empty((len(x), self.output_dim(x.shape[1:])), dtype=np.float32)
         for start in range(0, len(x), batch_size):
-            stop = min(start + batch_size, len(x))
-            features[start:stop] = self.transform(x[start:stop])
-            if progress is not None:
-                progress(stop)
+            features[start : start + batch_size] = self.transform(x[start : start + batch_size])
         return features
 
 

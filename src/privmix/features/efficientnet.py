@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 STRIDE: Final = 32
 HEAD_WIDTH: Final = 1280
-# Kernel, stride of the first block, blocks of the smallest network: the seven stages of EfficientNet-B0.
-_STAGES: Final = ((3, 1, 1), (3, 2, 2), (5, 2, 2), (3, 2, 3), (5, 1, 3), (5, 2, 4), (3, 1, 1))
+# Stride of the first block, blocks of the smallest network: the seven stages of EfficientNet-B0.
+_STAGES: Final = ((1, 1), (2, 2), (2, 2), (2, 3), (1, 3), (2, 4), (1, 1))
 _EPSILON: Final = 1e-3
 
 
@@ -119,7 +119,7 @@ class LiteNetwork:
             )
 
         stages, number = [], 0
-        for place, (_, stride, blocks) in enumerate(_STAGES):
+        for place, (stride, blocks) in enumerate(_STAGES):
             # The first and the last stage do not grow; the others do, rounded up.
             count = blocks if place in (0, len(_STAGES) - 1) else math.ceil(depth * blocks)
             stages.append(tuple(block(number + later, 1 if later else stride) for later in range(count)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from functools import singledispatch
 from itertools import pairwise
 from typing import Any, Final
@@ -168,7 +168,7 @@ def _(kind: Dates, entry: Mapping[str, Any]) -> States:
     if timed := "hour" in kind.parts:
         days = [datetime.combine(day, time(hour)) for day in days for hour in range(24)]
     width = kind.width - kind.missing.own
-    encoded = kind.encode(list(days) if text is None else [_spelt(day, text) for day in days], "")[:, :width]
+    encoded = kind.encode(list(days) if text is None else [day.strftime(text) for day in days], "")[:, :width]
     if "days" in kind.parts:
         # Their place is one number among the others: gathered, so that states are few.
         place = encoded[:, [kind.names("").index("")]]
@@ -186,7 +186,7 @@ def _(kind: Dates, entry: Mapping[str, Any]) -> States:
             if timed:
                 minutes = generator.integers(60, size=count).tolist()
                 found = [day + timedelta(minutes=more) for day, more in zip(found, minutes, strict=True)]
-            return found if text is None else [_spelt(day, text) for day in found]
+            return found if text is None else [day.strftime(text) for day in found]
 
         return drawn
 
@@ -195,10 +195,6 @@ def _(kind: Dates, entry: Mapping[str, Any]) -> States:
     states = _plain(features, [one_of(places) for places in members], type_)
     states = replace(states, shares=np.array([float(len(places)) for places in members]))
     return _with_missing(states, kind.missing.own)
-
-
-def _spelt(day: date, text: str) -> str:
-    return day.strftime(text)
 
 
 def _always(value: Any) -> Draw:
