@@ -190,6 +190,8 @@ class MomentSums:
         """Add (b, d) transformed records of whole persons, as shares of the clipping bound."""
         self._room.take(weights.persons)
         self._add_products(self._lattice.quantise(records * weights.roots), weights.labels)
+        if self._plan.num_classes == 1:
+            return
         self._add_by_class(self._lattice.quantise(weights.class_means(records)), weights.groups.labels)
         one, offset = round(1 / self._lattice.step), round(self._plan.label_offset / self._lattice.step)
         self._label_steps += weights.label_steps(self._plan.num_classes, one, offset)
