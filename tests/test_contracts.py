@@ -51,6 +51,7 @@ from privmix.training.facts import ImageLayout, ModelFacts
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.plan import TrainingPlan
 from tests.refusals import refuses
+from tests.wrong_values import wrong_values
 
 OLDER = Path(__file__).parent / "certificate" / "older"
 NOISY = events.Gaussian(2.0)
@@ -195,7 +196,7 @@ def _words(function: Any) -> tuple[str, ...]:
 def test_what_a_field_does_not_allow_is_refused_by_its_name(name: str) -> None:
     made = example(CLASSES[name])
     given = {item.name for item in dataclasses.fields(made) if item.init}
-    for field, value in fields.wrong_values(CLASSES[name]):
+    for field, value in wrong_values(CLASSES[name]):
         if field in given:
             with pytest.raises(InvalidInput) as caught:
                 dataclasses.replace(made, **{field: value})

@@ -27,8 +27,8 @@ from privmix.fields import (
     read,
     stored,
     used,
-    wrong_values,
 )
+from tests.wrong_values import wrong, wrong_values
 
 
 class Norm(Enum):
@@ -124,4 +124,4 @@ def test_every_range_has_wrong_values() -> None:
         "tag",
         "bounds",
     }
-    assert [math.isfinite(value) for value in Number().wrong()[:3]] == [False, False, False]
+    assert [math.isfinite(value) for value in wrong(Number())[:3]] == [False, False, False]

@@ -21,82 +21,14 @@ import operator
 import re
 import sys
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 from privmix.errors import InvalidInput, check_choice, in_terms_of
-from privmix.ranges import (
-    Amount,
-    By,
-    Choice,
-    Coded,
-    Count,
-    Digest,
-    Flag,
-    Fraction,
-    Line,
-    Number,
-    PlainCount,
-    Positive,
-    Proportion,
-    Range,
-    Rate,
-    Seed,
-    Share,
-    Size,
-    Switch,
-    Text,
-    Whole,
-    Words,
-    is_printable,
-    looks,
-    printable,
-)
-
-__all__ = [
-    "Amount",
-    "By",
-    "Checked",
-    "Choice",
-    "Coded",
-    "Count",
-    "Digest",
-    "Flag",
-    "Fraction",
-    "Line",
-    "NotImported",
-    "Number",
-    "PlainCount",
-    "Positive",
-    "Proportion",
-    "Range",
-    "Rate",
-    "Seed",
-    "Share",
-    "Size",
-    "Switch",
-    "Text",
-    "Whole",
-    "Words",
-    "bare",
-    "before",
-    "check_fields",
-    "check_version",
-    "hints_of",
-    "is_printable",
-    "later",
-    "looks",
-    "names_of",
-    "newest",
-    "printable",
-    "read",
-    "stored",
-    "used",
-    "value_is_default",
-    "wrong_values",
-]
+from privmix.ranges import *  # noqa: F403 - a field and its range are one vocabulary: callers take both from here
+from privmix.ranges import Coded, Range
 
 Kind = TypeVar("Kind")
 # Metadata: stored where it is not the default (True), or where the field of this name is not; and never (False).
@@ -110,16 +42,14 @@ _LARGEST: Final = 2**63
 _WORDS: Final = {int: "an integer", float: "a number", bool: "true or false", str: "a text", dict: "values by name"}
 
 
-def used(default: Any = MISSING, *, beside: str | None = None, **more: Any) -> Any:
+def used(default: Any) -> Any:
     """Return a field stored only where it is not its default, so that older content reads as before."""
-    # `beside`: another field; this one is stored exactly where that one is not its default.
-    metadata = {**more.pop("metadata", {}), _USED: beside or True}
-    return field(**({} if default is MISSING else {"default": default}), metadata=metadata, **more)
+    return field(default=default, metadata={_USED: True})
 
 
-def later(version: int, older: Any, **more: Any) -> Any:
+def later(version: int, older: Any) -> Any:
     """Return a field added in ``version`` (at least 2); content stored before lacks it and means ``older``."""
-    return field(default=older, metadata={**more.pop("metadata", {}), _SINCE: version}, **more)
+    return field(default=older, metadata={_SINCE: version})
 
 
 def newest(kind: type[Any], first: int = 1) -> int:
@@ -226,7 +156,7 @@ def _of(hint: Any) -> _Said:
             none = True
         else:
             found.append(one)
-    limits = next((note for note in notes if hasattr(note, "wrong")), None)
+    limits = next((note for note in notes if hasattr(note, "check")), None)
     coded = next((note for note in notes if isinstance(note, Coded)), None)
     each = None
     if len(found) == 1 and get_origin(found[0]) is tuple and get_args(found[0])[1:] == (...,):
@@ -240,11 +170,11 @@ def _is_mapping(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Mapping)
 
 
-def check_fields(made: Any, but: Sequence[str] = ()) -> None:
-    """Raise :class:`InvalidInput` unless every field of a dataclass, ``but`` these, has a value of its type."""
+def check_fields(made: Any) -> None:
+    """Raise :class:`InvalidInput` unless every field of a dataclass has a value of its type."""
     # Fields without a range, and relations of fields, are the class's own work in __post_init__.
     for name, said in _said(type(made)).items():
-        if said.ranged and name not in but:
+        if said.ranged:
             _check(name, getattr(made, name), said)
 
 
@@ -266,18 +196,6 @@ def _check(name: str, value: Any, said: _Said) -> None:
             raise InvalidInput(name, value, "values by name" if several else "a tuple")
         for part in value.values() if isinstance(value, Mapping) else value:
             _check(name, part, said.each)
-
-
-def wrong_values(kind: type[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield, for tests, fields of the class with values that their types refuse."""
-    for name, said in _said(kind).items():
-        if said.range is not None:
-            yield from ((name, value) for value in said.range.wrong())
-        elif said.each is not None and said.each.range is not None:
-            several = _is_mapping(get_origin(said.kinds[0]))
-            yield from ((name, {"a": value} if several else (value,)) for value in said.each.range.wrong())
-        if said.ranged and not said.none:
-            yield name, None
 
 
 def stored(made: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Folders that appear whole or not at all: written next to their place, then renamed into it."""
+"""Folders and files that appear whole or not at all: written next to their place, then renamed into it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from privmix.errors import InvalidInput, PrivmixError, StorageError
-from privmix.held_folders import FolderLost
-from privmix.private_files import PrivateFolder
+from privmix.held_folders import FolderLost, new_file
+from privmix.private_files import PrivateFolder, file_mode
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,18 @@ def _remove_marked(folder: Path, marks: Collection[str]) -> None:
     finally:
         os.close(descriptor)
     folder.rmdir()
+
+
+@contextmanager
+def whole_file(path: Path, field: str, *, private: bool) -> Iterator[IO[bytes]]:
+    """Yield a stream that becomes the file ``path`` if the block succeeds; ``private``: for its owner alone."""
+    try:
+        with file_mode(private=private):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with new_file(path) as stream:
+                yield stream
+    except OSError as error:
+        raise StorageError(f"{field}: cannot write {path}: {error.strerror or type(error).__name__}") from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -59,10 +59,6 @@ class Range(Protocol):
         """Raise :class:`InvalidInput` about the field ``name`` unless ``value`` is right."""
         ...
 
-    def wrong(self) -> Sequence[Any]:
-        """Values that are not, for tests."""
-        ...
-
 
 @dataclass(frozen=True)
 class Number:
@@ -75,14 +71,6 @@ class Number:
 
     def check(self, name: str, value: Any) -> None:
         check_number(name, value, low=self.low, high=self.high, low_open=self.low_open, high_open=self.high_open)
-
-    def wrong(self) -> Sequence[Any]:
-        ends = []
-        if self.low > -math.inf:
-            ends.append(self.low if self.low_open else math.nextafter(self.low, -math.inf))
-        if self.high < math.inf:
-            ends.append(self.high if self.high_open else math.nextafter(self.high, math.inf))
-        return [*ends, math.nan, math.inf, -math.inf, "1", True, [1.0]]
 
 
 @dataclass(frozen=True)
@@ -98,14 +86,6 @@ class Whole:
         if self.plain and type(value) is not int:
             raise InvalidInput(name, value, "an integer")
 
-    def wrong(self) -> Sequence[Any]:
-        ends = [
-            self.low - 1,
-            *([] if self.high is None else [self.high + 1]),
-            *([float(self.low)] if self.plain else []),
-        ]
-        return [*ends, self.low + 0.5, math.nan, "1", True, [1]]
-
 
 class Choice:
     """One of some words, or of those that a function returns when needed, such as a registry's."""
@@ -116,10 +96,6 @@ class Choice:
     def check(self, name: str, value: Any) -> None:
         """See :class:`Range`."""
         check_choice(name, value, self._words if self._of is None else self._of())
-
-    def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
-        return ["", "no such word", 1, True, ["a"]]
 
 
 @dataclass(frozen=True)
@@ -132,9 +108,6 @@ class Text:
     def check(self, name: str, value: Any) -> None:
         if not isinstance(value, str) or re.fullmatch(self.pattern, value, re.DOTALL) is None:
             raise InvalidInput(name, value, self.words)
-
-    def wrong(self) -> Sequence[Any]:
-        return [text for text in ("", "\0", "x" * 100_000) if re.fullmatch(self.pattern, text, re.DOTALL) is None] + [1]
 
 
 @dataclass(frozen=True)
@@ -149,15 +122,12 @@ class Line:
         if not fits or (self.trimmed and value != value.strip()):
             raise InvalidInput(name, value, f"a line of 1 to {self.most} printable characters")
 
-    def wrong(self) -> Sequence[Any]:
-        return ["", " ", "x" * (self.most + 1), "a\nb", "a\u200bb", 1, *([" a"] if self.trimmed else [])]
-
 
 class By:
     """A check by a function of field name and value, which raises; ``wrong``: refused values, for tests."""
 
     def __init__(self, function: Callable[[str, Any], object], *wrong: Any) -> None:
-        self._function, self._wrong = function, wrong
+        self._function, self.wrong = function, wrong
 
     def check(self, name: str, value: Any) -> None:
         try:
@@ -166,9 +136,6 @@ class By:
             # It was made for values of the field's own type.
             raise InvalidInput(name, type(value).__name__, "a value of another type") from None
 
-    def wrong(self) -> Sequence[Any]:
-        return self._wrong
-
 
 class Flag:
     """Yes or no: True or False itself, no number for it."""
@@ -176,9 +143,6 @@ class Flag:
     def check(self, name: str, value: Any) -> None:
         if not isinstance(value, bool):
             raise InvalidInput(name, value, "True or False")
-
-    def wrong(self) -> Sequence[Any]:
-        return [0, 1, "yes"]
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def check_one_figure(certificate: Certificate, card: str) -> None:
     assert len(stated) == 1
     assert re.findall(r"right at most ([0-9.]+%)", card) == [figure]
     right = promise.curves()["power"]["right"]
-    shown = " ".join(meaning(certificate.adjacency, 0.1, right, certificate.unit.one))
+    shown = meaning(certificate.adjacency, right, certificate.unit.one)
     assert f"<strong>{figure}</strong> of the time" in shown
     assert percent_up(right) == figure
     if promise.exact:

@@ -15,10 +15,9 @@ from privmix.data import ArraySource
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset
-from privmix.jobs.job import Job
+from privmix.jobs.job import Done, Job, PlannedJob
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
-from privmix.jobs.work import Done, PlannedJob
 from privmix.world import World
 
 LEDGER: Final = "sqlite:///ledger.db"

@@ -16,12 +16,10 @@ from privmix.data import open_dataset as open_source
 from privmix.data.overlap import InputHashes
 from privmix.errors import HeadFailed, StorageError
 from privmix.jobs import job as order
-from privmix.jobs import work as parts
 from privmix.jobs.budget import Spent, spent_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset
-from privmix.jobs.job import Job
-from privmix.jobs.work import RunKey
+from privmix.jobs.job import Job, RunKey
 from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.run import Run
 from privmix.world import World
@@ -333,8 +331,7 @@ def test_core_dumps_are_forbidden_before_a_record_or_a_key_is_there(
 ) -> None:
     job = kind.make()
     planned = kind.plan(job)
-    for module in (order, parts):
-        monkeypatch.setattr(module, "no_core_dumps", broken)
+    monkeypatch.setattr(order, "no_core_dumps", broken)
     with pytest.raises(Broken):
         job.carry_out(planned)
     assert unread(job)

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.fields import wrong_values
 from privmix.named import keys
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.views.config import ViewConfig
 from tests.cli.training import write_all
+from tests.wrong_values import wrong_values
 
 TARGET: dict[str, Any] = {"records": 100, "epsilon": 1.0, "delta": 1e-5}
 # Option, a name that it takes, and what the name stands for.

@@ -49,15 +49,14 @@ def test_beliefs_follow_bayes(prior: float, epsilon: float) -> None:
 
 @pytest.mark.parametrize(
     ("adjacency", "words"),
-    [("add_remove", ("is in the data", "those that are")), ("replace_one", ("which of two versions", "the other"))],
+    [("add_remove", "that a record is in the data"), ("replace_one", "which of two versions")],
 )
-def test_the_meaning_speaks_of_what_is_hidden(adjacency: str, words: tuple[str, ...]) -> None:
-    text = " ".join(meaning(adjacency, 0.123, 0.62))
-    for word in (*words, "12.3%", "62%"):
-        assert word in text
+def test_the_meaning_speaks_of_what_is_hidden(adjacency: str, words: str) -> None:
+    text = meaning(adjacency, 0.62)
+    assert words in text
+    assert "62%" in text
     assert "weak guarantee" not in text
-    assert "weak guarantee" in " ".join(meaning(adjacency, 0.99, 0.99))
-    assert meaning(adjacency, None, None) == []
+    assert "weak guarantee" in meaning(adjacency, 0.99)
 
 
 @pytest.mark.parametrize("value", [True, "1", None, [], {}, float("nan"), float("inf"), 10**400])

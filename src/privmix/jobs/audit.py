@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import singledispatch
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -17,10 +16,10 @@ from privmix.audits.bounds import check_audit
 from privmix.audits.looks import Stopping
 from privmix.audits.verdict import AuditVerdict
 from privmix.errors import REFUTED, InvalidInput
-from privmix.jobs.kinds import certified
+from privmix.jobs.kinds import certified_plan, read_certified, verify_certified
 from privmix.jobs.recording import Measured, Measurement
 from privmix.planning.config import ReleaseConfig
-from privmix.plans.plan import BasePlan, Plan
+from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.shown import Bars
 from privmix.training.plan import TrainingPlan
@@ -72,8 +71,7 @@ class Claim:
     @classmethod
     def of_folder(cls, folder: str | Path) -> Claim:
         """Return the claim of a release or trained model whose certificate holds."""
-        kind = certified(folder)
-        held, plan = kind.verify(folder), kind.plan(kind.read(folder))
+        held, plan = verify_certified(folder), certified_plan(read_certified(folder))
         assert isinstance(plan, Plan | TrainingPlan)
         return cls(plan, held.epsilon, held.delta, {"kind": held.kind, "id": held.id})
 
@@ -112,8 +110,21 @@ def audit_worst_case(
     """Run the plan on the worst pair of neighbouring datasets. Reads no private record."""
     plan = claim.plan
     check_audit(claim.epsilon, claim.delta, runs, confidence)
-    how = {"runs": runs, "confidence": confidence, "seed": seed, "progress": progress, "stopping": stopping}
-    found = _attack(plan, claim, how)
+    how: dict[str, Any] = {
+        "runs": runs,
+        "confidence": confidence,
+        "seed": seed,
+        "progress": progress,
+        "stopping": stopping,
+    }
+    if isinstance(plan, TrainingPlan):
+        # Audits of releases need no torch.
+        from privmix.training.worst_case import audit_training
+
+        found = audit_training(plan, claim.epsilon, progress=progress, **how)
+    else:
+        own_price = not claim.as_published
+        found = audit_plan(plan, claim.epsilon, claim.delta, own_price=own_price, progress=progress, **how)
     settings: dict[str, Any] = {"plan": plan.to_dict(), "seed": seed}
     statements = list(found.statements)
     if claim.subject["kind"] == "design":
@@ -130,24 +141,6 @@ def audit_worst_case(
         statements=statements,
     )
     return AuditResult(measurement, found)
-
-
-@singledispatch
-def _attack(plan: object, claim: Claim, how: Mapping[str, Any]) -> AuditVerdict:
-    raise TypeError(type(plan).__name__)
-
-
-@_attack.register
-def _of_release(plan: BasePlan, claim: Claim, how: Mapping[str, Any]) -> AuditVerdict:
-    return audit_plan(plan, claim.epsilon, claim.delta, own_price=not claim.as_published, **how)
-
-
-@_attack.register
-def _of_training(plan: TrainingPlan, claim: Claim, how: Mapping[str, Any]) -> AuditVerdict:
-    # Audits of releases need no torch.
-    from privmix.training.worst_case import audit_training
-
-    return audit_training(plan, claim.epsilon, **how)
 
 
 def audit_its_noise(claim: Claim, confidence: float, seed: int | None, progress: Progress) -> AuditResult[NoiseAudit]:

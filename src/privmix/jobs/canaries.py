@@ -24,11 +24,10 @@ from privmix.jobs.audit import AuditResult
 from privmix.jobs.budget import JobCost
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
-from privmix.jobs.job import Job
+from privmix.jobs.job import Job, PlannedJob, RunKey, Work
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.options import CanaryOptions
 from privmix.jobs.recording import Measurement
-from privmix.jobs.work import PlannedJob, RunKey, Work
 from privmix.mechanisms.plan import unit_of
 from privmix.named import options_in
 from privmix.progress import Progress

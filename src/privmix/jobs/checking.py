@@ -13,7 +13,7 @@ from privmix.certificate.sealed_key import commitment_of, sealed_words
 from privmix.certificate.signing import Subject
 from privmix.certificate.verification import Verification
 from privmix.features.spec import wanted_model
-from privmix.jobs.kinds import FITTED, certified, kind_of
+from privmix.jobs.kinds import FITTED, kind_of, verify_certified
 from privmix.progress import Progress, silent
 from privmix.releases.series import is_series
 from privmix.releases.series_chain import Chain, verify_series
@@ -141,7 +141,7 @@ def check_folder(folder: Path, progress: Progress = silent) -> CheckedFolder:
         facts = load_model(folder).facts_
         subject, found = Subject(FITTED, facts.release_id), {"fitted_on": facts.release_id}
         return CheckedFolder(subject, found, "", _FITTED_UNCHECKED, wanted_model(facts.extractor))
-    return _of(certified(folder).verify(folder, progress))
+    return _of(verify_certified(folder, progress))
 
 
 def _of(held: Verification) -> CheckedFolder:

@@ -18,9 +18,8 @@ from privmix.accounting.api import epsilon
 from privmix.accounting.events import Adjacency, Gaussian
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.jobs.budget import Charge, JobCost, Spending, charged_note, check_held, new_note, telling
-from privmix.jobs.job import Job
+from privmix.jobs.job import Job, RunKey
 from privmix.jobs.persons import records_of_each
-from privmix.jobs.work import RunKey
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.private_count import PrivateCount, private_count
 from privmix.mechanisms.run import Run

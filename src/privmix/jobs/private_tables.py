@@ -14,10 +14,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from privmix.errors import InvalidInput, StorageError
-from privmix.held_folders import new_file
+from privmix.errors import InvalidInput
+from privmix.folders import whole_file
 from privmix.jobs.places import check_unpublished, check_writable
-from privmix.private_files import file_mode
 
 # Numbers turned into a table at once.
 _STEP_NUMBERS: Final = 2**22
@@ -53,13 +52,8 @@ def check_out(out: Path, overwrite: bool, endings: Sequence[str] | None = None) 
 def write_table(found: Any, out: Path, more: Mapping[str, Writer] | None = None, *, private: bool = True) -> None:
     """Write the file, by its ending (`more`: writers of further endings); `private`: for its owner alone."""
     writer = {**WRITERS, **(more or {})}[out.suffix.lower()]
-    try:
-        with file_mode(private=private):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            with new_file(out) as stream:
-                writer(found, stream)
-    except OSError as error:
-        raise StorageError(f"out: cannot write {out}: {error.strerror or type(error).__name__}") from None
+    with whole_file(out, "out", private=private) as stream:
+        writer(found, stream)
 
 
 def column(values: NDArray[Any] | Sequence[str]) -> Any:

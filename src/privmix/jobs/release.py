@@ -27,14 +27,13 @@ from privmix.jobs.budget import JobCost, Spending, telling
 from privmix.jobs.counting import Counted, check_same_persons, count, spending
 from privmix.jobs.dataset import PUBLISHED_NAMES, shown_names
 from privmix.jobs.features import features_place, records_of
-from privmix.jobs.job import Job, RunArguments
+from privmix.jobs.job import Job, PlannedJob, RunArguments, RunKey, Work
 from privmix.jobs.options import TABLE
 from privmix.jobs.persons import check_persons, records_of_each
 from privmix.jobs.planner import Chosen, choose, columns_of, declared_model, design_facts
 from privmix.jobs.release_folder import Release
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM, ReleaseOptions
 from privmix.jobs.release_setting import ReleaseSetting
-from privmix.jobs.work import PlannedJob, RunKey, Work
 from privmix.learning.table_model import LARGEST_TABLE
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run import Run

@@ -14,11 +14,10 @@ from privmix.designs.series.plan import MOMENTS_SERIES, MomentsSeries, SeriesPla
 from privmix.errors import InvalidInput
 from privmix.features.spec import from_spec
 from privmix.jobs.budget import Charge, JobCost, check_noted
-from privmix.jobs.job import RunArguments
+from privmix.jobs.job import RunArguments, Work
 from privmix.jobs.places import check_writable
 from privmix.jobs.release import Planned, ReleaseJob, job_of, made_release
 from privmix.jobs.release_folder import Release
-from privmix.jobs.work import Work
 from privmix.mechanisms.run_folder import RunState
 from privmix.planning.config import ReleaseConfig
 from privmix.plans.named import plan_from_dict

@@ -25,10 +25,9 @@ from privmix.jobs.budget import JobCost, Spending, telling
 from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_persons, count, spending
 from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
 from privmix.jobs.features import features_in_memory, features_on_disk
-from privmix.jobs.job import Job, RunArguments
+from privmix.jobs.job import Done, Job, PlannedJob, RunArguments, RunKey, Work
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.training_options import TrainingOptions
-from privmix.jobs.work import Done, PlannedJob, RunKey, Work
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.private_count import CountQuery
 from privmix.mechanisms.run import Run

@@ -11,10 +11,9 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from privmix.errors import InvalidInput, StorageError, check_choice
+from privmix.errors import InvalidInput, check_choice
 from privmix.fields import printable
-from privmix.held_folders import write_durably
-from privmix.private_files import file_mode
+from privmix.folders import whole_file
 from privmix.reports.blocks import (
     Block,
     Callout,
@@ -281,12 +280,8 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
 def write_page(page: str, path: Path, *, private: bool, overwrite: bool = False) -> None:
     """Store a page atomically; private pages are readable by their owner only."""
     check_target(path, overwrite=overwrite)
-    try:
-        with file_mode(private=private):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, page.encode())
-    except OSError as error:
-        raise StorageError(f"out: cannot write {path}: {error.strerror or type(error).__name__}") from None
+    with whole_file(path, "out", private=private) as stream:
+        stream.write(page.encode())
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:

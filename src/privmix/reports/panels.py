@@ -81,9 +81,9 @@ def _headline_card(one: ShownRecord, context: Context) -> Card:
     if content.text("in_ledger") != "none":
         numbers += [number for other in context.of_kind("ledger") if (number := _spent_of(other)) is not None]
     blocks.append(Numbers(numbers))
-    if sentences := meaning(adjacency, None, power.number("right"), kind):
+    if (most := power.number("right")) is not None:
         means = "What this means." if verdict.tone != "danger" else "What this would mean, if it held."
-        blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + sentences[0]]))
+        blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + meaning(adjacency, most, kind)]))
     said = owners_words(content)
     if rows := [(capitalised(name), text) for name, text in said.items() if name != "title"]:
         title = "The owner's words, not checked"

@@ -6,18 +6,16 @@ import hashlib
 import json
 import re
 import shlex
-import sys
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from privmix.errors import InvalidInput, StorageError, check_choice
+from privmix._registry import entry_points
+from privmix.errors import InvalidInput, check_choice
 from privmix.fields import By, Checked, Choice, Coded, Switch, Text, Words, check_version, read, stored
-from privmix.held_folders import write_durably
-from privmix.private_files import file_mode
+from privmix.folders import whole_file
 from privmix.untrusted import MEBIBYTE, read_json
 
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.:-]*://")
@@ -295,12 +293,8 @@ def write_record(record: RunRecord, run: Path) -> Path:
     """Store a record in the run folder ``run`` and return its file; private ones are readable by their owner only."""
     path = run / RECORDS_FOLDER / f"{record.kind}-{record.record_id[:12]}.json"
     content = json.dumps(record.to_dict(), indent=1, allow_nan=False) + "\n"
-    try:
-        with file_mode(private=record.private):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, content.encode())
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror or type(error).__name__}") from None
+    with whole_file(path, "record", private=record.private) as stream:
+        stream.write(content.encode())
     return path
 
 
@@ -321,15 +315,6 @@ def read_records(run: Path) -> list[RunRecord]:
 
 def kinds_from_elsewhere() -> tuple[str, ...]:
     """Kinds of records that panels of other packages show; none of these is imported."""
-    return _kinds_on(tuple(sys.path))
-
-
-@lru_cache(maxsize=4)
-def _kinds_on(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Kinds of the packages on a path, cached: each record asks, and the entry points lie in hundreds of files."""
-    # Most records are of privmix's own kinds, and do not wait for this.
-    from importlib.metadata import entry_points
-
     return tuple(sorted({point.name for point in entry_points(group=PANELS_GROUP)} - set(KINDS)))
 
 

@@ -85,30 +85,17 @@ def unit(adjacency: str, kind: str = "") -> tuple[str, str]:
     return (one, content) if adjacency == "replace_one" else ("unknown", f"adjacency {adjacency}")
 
 
-def meaning(adjacency: str, caught: float | None, right: float | None, kind: str = "") -> list[Markup]:
-    """Explain the guarantee to a person in the data, in at most two sentences."""
-    # caught: bound on detection at 5% false alarms; right: on winning an even bet; both from the curve, None if
-    # unknown.
+def meaning(adjacency: str, right: float, kind: str = "") -> Markup:
+    """Explain the guarantee to a person in the data; ``right``: bound on winning an even bet, from the curve."""
+    one, _ = names_of(kind)
     present = adjacency == ADD_REMOVE
-    one, many = names_of(kind)
     question = f"that a {one} is in the data" if present else f"on which of two versions of a {one} is in the data"
-    found = []
-    if right is not None:
-        weak = ": a weak guarantee, even if no known attack reaches it" if is_weak(right) else " (guessing: 50%)"
-        bet = Markup(
-            "Suppose an attacker gives 50:50 odds {}. After seeing everything, the best possible attack is right at "
-            "most <strong>{}</strong> of the time{}."
-        )
-        found.append(bet.format(question, percent_up(right), weak))
-    if caught is not None:
-        text = (
-            f"An attack that wrongly accuses 5% of the {many} that are not in the data finds at most "
-            "<strong>{}</strong> of those that are."
-            if present
-            else "An attack that is wrong about 5% of one version recognises at most <strong>{}</strong> of the other."
-        )
-        found.append(Markup(text).format(percent_up(caught)))
-    return found
+    weak = ": a weak guarantee, even if no known attack reaches it" if is_weak(right) else " (guessing: 50%)"
+    bet = Markup(
+        "Suppose an attacker gives 50:50 odds {}. After seeing everything, the best possible attack is right at "
+        "most <strong>{}</strong> of the time{}."
+    )
+    return bet.format(question, percent_up(right), weak)
 
 
 def is_weak(right: float | None) -> bool:

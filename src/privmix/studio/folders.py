@@ -20,7 +20,7 @@ from privmix.commands.report import report
 from privmix.commands.verify import verify
 from privmix.errors import PrivmixError, check_number
 from privmix.jobs.checking import CheckedFolder
-from privmix.jobs.kinds import certified
+from privmix.jobs.kinds import read_certified
 from privmix.jobs.sampling import sampled
 from privmix.ledger.entries import Budget
 from privmix.ledger.ledger import Ledger
@@ -242,7 +242,7 @@ def shown_of(opened: OpenFolder) -> FolderPage:
     checked = verify(opened.path, key=opened.key, progress=False)
     if checked.held is None:
         return FolderPage(checked)
-    certificate = certified(opened.path).read(opened.path)
+    certificate = read_certified(opened.path)
     promise = Guarantee.of(certificate)
     choice = certificate.get("choice")
     forecast = (choice["predicted"][choice["chosen"]], choice["attainable"][1]) if choice else None

@@ -177,14 +177,14 @@ def _accountants(asked: Account) -> list[str]:
 def _of_folder(asked: Account) -> Prices:
     """All that a certified plan ran, mean query and count too, as its certificate states it."""
     # Reading certificates imports libraries that a price does not need.
-    from privmix.jobs.kinds import certified
+    from privmix.jobs.kinds import read_certified
     from privmix.mechanisms.plan import RECORD
 
     assert asked.release is not None
     others = (asked.records, asked.rows, asked.noise_multiplier, asked.epsilon, asked.adjacency)
     if any(value is not None for value in (*others, asked.design)):
         raise InvalidInput("release", str(asked.release), "no design with `release`, which has a plan")
-    certificate = certified(asked.release).read(asked.release)
+    certificate = read_certified(asked.release)
     stated = certificate["guarantee"]
     delta, adjacency = (
         stated["delta"] if asked.delta is None else asked.delta,

@@ -169,9 +169,9 @@ def _of_folder(asked: Poisoning, folder: Path) -> _Promise:
     if asked.epsilon is not None:
         raise InvalidInput("epsilon", asked.epsilon, "no value with `release`, which has its own")
     from privmix.certificate.guarantee import Guarantee
-    from privmix.jobs.kinds import certified
+    from privmix.jobs.kinds import read_certified
 
-    promised = Guarantee.of(certified(folder).read(folder))
+    promised = Guarantee.of(read_certified(folder))
     curve = promised.neighbours
     return _Promise(promised.epsilon, promised.delta, curve, curve.epsilons.size > 1)
 

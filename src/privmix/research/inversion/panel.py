@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from privmix.reports.blocks import Block, Card, Table, pictures_of
+from privmix.reports.blocks import Block, Card, Table
 from privmix.reports.panel import PANELS, Context, Offer, Panel, ShownRecord
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import figure
+from privmix.research.inversion.picture import pictures_of
 
 
 @PANELS.register

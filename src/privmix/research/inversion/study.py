@@ -19,7 +19,7 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.features.base import Extractor
 from privmix.plans.plan import Plan
 from privmix.progress import Progress
-from privmix.reports.blocks import stored_images
+from privmix.research.inversion.picture import stored_images
 from privmix.research.inversion.scene import InversionScene, RowMembers, transform_of
 from privmix.research.inversion.search import InversionConfig, MixedFeatures, invert
 from privmix.research.inversion.similarity import Similarity, best_correlation, best_matches, match_order
