@@ -121,10 +121,9 @@ def audit_worst_case(
         # Audits of releases need no torch.
         from privmix.training.worst_case import audit_training
 
-        found = audit_training(plan, claim.epsilon, progress=progress, **how)
+        found = audit_training(plan, claim.epsilon, **how)
     else:
-        own_price = not claim.as_published
-        found = audit_plan(plan, claim.epsilon, claim.delta, own_price=own_price, progress=progress, **how)
+        found = audit_plan(plan, claim.epsilon, claim.delta, own_price=not claim.as_published, **how)
     settings: dict[str, Any] = {"plan": plan.to_dict(), "seed": seed}
     statements = list(found.statements)
     if claim.subject["kind"] == "design":
