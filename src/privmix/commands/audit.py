@@ -8,11 +8,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from privmix._registry import literals_of
 from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.commands.base import Command, function
 from privmix.errors import InvalidInput, Unquoted, check_choice, warn
-from privmix.jobs.options import CanaryOptions, Recorded
+from privmix.jobs.options import DESIGN_HELP, DESIGN_KINDS, DESIGN_NAMES, CanaryOptions, Recorded
 from privmix.options import option
 from privmix.progress import Progress, in_hundredths
 
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 KINDS: Final = ("worst-case", "noise", "canaries")
 _CLAIM: Final = "Design without a release"
 _OF_DESIGNS: Final = ("records", "rows", "epsilon", "delta", "classes", "as_published")
-_DESIGNS: Final = ", ".join(
-    one["name"] for one in literals_of("privmix.designs", by="register", group="privmix.designs")
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,9 +61,7 @@ privmix audit TRAINED --data mnist --canaries 1000"""
     )
     kind: str | None = option(None, "Audit: worst-case, noise or canaries. Default: by the other options.", python=True)
     _: KW_ONLY
-    design: str | Design[Any] | None = option(
-        None, "Release design, as NAME or NAME:KEY=VALUE,...", names=_DESIGNS, kinds="privmix.plans.registry:DESIGNS"
-    )
+    design: str | Design[Any] | None = option(None, DESIGN_HELP, names=DESIGN_NAMES, kinds=DESIGN_KINDS)
     noise: bool = option(False, "Test the noise itself on empty records, instead of an attack.")
     runs: int | None = option(None, f"Number of independent runs, half with the record. Default: {RUNS}.")
     seconds: float | None = option(None, "Approximate duration of the runs, in seconds.")

@@ -149,7 +149,8 @@ class Evaluate(Recorded, ModelColumns, ModelFiles, Command[Evaluation]):
         statements = ["Measured on the evaluator's labelled data; no guarantee covers those data."]
         if known is not None and compared is not None:
             fitted = _fitted_without_privacy(chosen, compared)
-            without = _quality_of(fitted.classifier, records, chosen.classes)
+            other, x = fitted.classifier, records.features
+            without = Quality.of(other.decision_function(x), records.labels, chosen.classes, other.predict_proba(x))
             words = f"{fitted.words}, of {known.schema.records:,} records"
             statements.append(
                 f"Without privacy: {words}. This figure is not private: only the owner of the records may see it."
@@ -188,15 +189,6 @@ def _draw(quality: Quality, picture: Path, *, public: bool) -> None:
         held = quality.calibration
         bins = None if held is None else (held.counts, held.confidence, held.accuracy)
         draw_confusion(quality.confusion, list(quality.classes), quality.accuracy, picture, bins)
-
-
-def _quality_of(classifier: Any, records: PrivateRecords, classes: tuple[str, ...]) -> Quality:
-    from privmix.jobs.quality import Quality
-
-    features = records.features
-    return Quality.of(
-        classifier.decision_function(features), records.labels, classes, classifier.predict_proba(features)
-    )
 
 
 def _fitted_without_privacy(model: Model, records: PrivateRecords) -> Reference:

@@ -163,9 +163,7 @@ class Predict(ModelColumns, ModelFiles, NewFile, Command[Predictions]):
         from privmix.jobs.models import model_in
         from privmix.jobs.private_tables import check_out, write_table
 
-        place = None if self.out is None else Path(self.out)
-        if place is not None:
-            check_out(place, self.overwrite)
+        place = check_out(self.out, self.overwrite)
         chosen = model_in(self.model, self.features_model, self.module)
         shape, columns = chosen.facts.input_shape, self.as_columns()
         opened = open_unlabelled(self.data, chosen.extractor, shape, chosen.classes, split=self.split, columns=columns)
@@ -181,8 +179,7 @@ class Predict(ModelColumns, ModelFiles, NewFile, Command[Predictions]):
             done += len(raw)
             progress("predictions", done, total)
         result = Predictions(chosen.classes, places, found, opened.source.names, place)
-        if place is not None:
-            write_table(result, place)
+        write_table(result, place)
         return result
 
 

@@ -44,8 +44,7 @@ class Sample(NewFile, Command["SampledTable"]):
     def run(self, progress: Progress) -> SampledTable:
         from privmix.jobs.sampling import sampled
 
-        place = None if self.out is None else Path(self.out)
-        return sampled(self.release, self.records, self.label, self.seed, place, self.overwrite, progress)
+        return sampled(self.release, self.records, self.label, self.seed, self.out, self.overwrite, progress)
 
 
 sample: Final = function(Sample)

@@ -145,9 +145,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         from privmix.jobs.private_tables import check_out, write_table
         from privmix.jobs.table_words import schema_entries
 
-        place = None if self.out is None else Path(self.out)
-        if place is not None:
-            check_out(place, self.overwrite, [".json"])
+        place = check_out(self.out, self.overwrite, [".json"])
         declared = self.as_columns()
         told = [
             (field, name, what)
@@ -205,9 +203,8 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         used = {name: entry for name, entry in found.items() if not {PLACEHOLDER, "ignore"} & set(entry)}
         if used:
             Tabular(used)
-        if place is not None:
-            # A draft from records is as private as they are until its owner publishes it.
-            write_table(made, place, {".json": _write}, private=made.looked)
+        # A draft from records is as private as they are until its owner publishes it.
+        write_table(made, place, {".json": _write}, private=made.looked)
         return made
 
 

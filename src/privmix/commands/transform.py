@@ -46,13 +46,10 @@ class Transform(ModelColumns, ModelFiles, NewFile, Command["Transformed"]):
         from privmix.jobs.private_tables import WRITERS, check_out, write_table
         from privmix.jobs.release_folder import transformed
 
-        place = None if self.out is None else Path(self.out)
-        if place is not None:
-            check_out(place, self.overwrite, [".npy", *WRITERS])
+        place = check_out(self.out, self.overwrite, [".npy", *WRITERS])
         found = transformed(self.release, self.data, self.as_columns(), self.split, self.features_model, progress)
         result = replace(found, out=place)
-        if place is not None:
-            write_table(result, place, {".npy": _npy})
+        write_table(result, place, {".npy": _npy})
         return result
 
 

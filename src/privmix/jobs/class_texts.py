@@ -105,14 +105,6 @@ def _read(given: Any) -> Mapping[str, Any]:
     return found
 
 
-def _csv_rows(content: bytes) -> list[list[str]]:
-    """Return the rows of a CSV file in UTF-8, with its header."""
-    try:
-        return list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
-    except (UnicodeDecodeError, csv.Error):
-        raise InvalidInput(FIELD, "other bytes", "a CSV file in UTF-8") from None
-
-
 def column_of(texts: Sequence[str]) -> NDArray[np.object_]:
     """(n, 1) texts, as extractors of texts take them."""
     column = np.empty((len(texts), 1), dtype=object)
@@ -121,7 +113,10 @@ def column_of(texts: Sequence[str]) -> NDArray[np.object_]:
 
 
 def _read_csv(content: bytes) -> Mapping[str, Any]:
-    rows = _csv_rows(content)
+    try:
+        rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidInput(FIELD, "other bytes", "a CSV file in UTF-8") from None
     header = tuple(word.strip() for word in rows[0]) if rows else ()
     if sorted(header) != sorted(_CSV_COLUMNS):
         raise InvalidInput(FIELD, ", ".join(header), f"a CSV file with the columns {' and '.join(_CSV_COLUMNS)}")

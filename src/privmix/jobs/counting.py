@@ -120,15 +120,6 @@ def _digest(whose: NDArray[np.int64], key: bytes) -> str:
     return hashlib.blake2b(np.ascontiguousarray(whose, "<i8").data, key=key, digest_size=32).hexdigest()
 
 
-def spending(job: Job[Any, Any], noise_multiplier: float | None, counted: Charge | None) -> Spending:
-    """Return the cost to report before the job itself is charged: of a count that was drawn for it."""
-    if counted is None or job.resume:
-        return Spending(job.epsilon, job.delta, job.left_over)
-    assert noise_multiplier is not None
-    price = epsilon(Gaussian(noise_multiplier), job.delta).epsilon
-    return Spending(price, job.delta, job.left_over, counted, drawn=True)
-
-
 def check_asked(private_count: bool, records: int | None, *, dry_run: bool, most_per_person: int | None) -> None:
     """Raise :class:`InvalidInput` where a private count does not go with the other options."""
     if private_count and (records is not None or dry_run):

@@ -111,10 +111,12 @@ def fitted(
 
 
 def _name(release: ReleasedDataset, learner: str, asked: Mapping[str, Any], *, told: bool) -> str:
-    """Return the learner's name: for ``"auto"``, the one that takes the given options or class descriptions."""
-    if learner == AUTO and asked:
+    """Return the learner's name: for ``"auto"``, the one that takes the given options, or that the design names."""
+    if learner != AUTO:
+        return learner
+    if asked:
         return GeneralizedKLClassifier.name
-    return DiscriminantClassifier.name if learner == AUTO and told else learner_for(release, learner)
+    return DiscriminantClassifier.name if told else design_named(release.design).learner
 
 
 def _watched(
@@ -145,9 +147,3 @@ def _strength(given: float | str) -> float | str:
         return check_number("regularisation", number, low=0, low_open=True)
     except ValueError:
         raise InvalidInput("regularisation", given, "auto, or a number > 0") from None
-
-
-def learner_for(release: ReleasedDataset, learner: str) -> str:
-    """Return the learner meant by ``learner``: for ``"auto"`` the one that fits the release's design best."""
-    check_choice("learner", learner, [AUTO, *LEARNERS])
-    return design_named(release.design).learner if learner == AUTO else learner

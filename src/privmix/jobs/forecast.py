@@ -55,9 +55,14 @@ class ForecastResult(Shown):
     figure: Path | None = None
 
     @property
+    def of_goal(self) -> TableChoice | Candidate:
+        """What the planner chose for the goal."""
+        return self.table if self.goal == TABLE and self.table is not None else self.choice.best
+
+    @property
     def plan(self) -> Plan:
         """The plan that the goal asks for."""
-        return self.table.plan if self.goal == TABLE and self.table is not None else self.choice.best.plan
+        return self.of_goal.plan
 
     @property
     def right(self) -> float:
@@ -67,20 +72,20 @@ class ForecastResult(Shown):
     @property
     def accuracy(self) -> float:
         """Forecast accuracy with that plan."""
-        return self.table.accuracy if self.goal == TABLE and self.table is not None else self.choice.best.accuracy
+        return self.of_goal.accuracy
 
     @property
     def variation(self) -> float | None:
         """Forecast total variation of two columns: by the goal's plan; None where no rows of a table can be drawn."""
-        if self.goal == TABLE and self.table is not None:
-            return self.table.forecast.variation
+        if isinstance(self.of_goal, TableChoice):
+            return self.of_goal.forecast.variation
         return self.variations.get(self.choice.best.name)
 
     def in_a_line(self) -> str:
         """Return what a budget buys: the best attack, the best design and its accuracy, and distance of rows."""
         best, attack = self.choice.best, f"best attack right {percent_up(self.right)} of the time at most"
         between = "" if self.variation is None else f", rows differ by {self.variation:.4f}"
-        if self.goal == TABLE and self.table is not None:
+        if isinstance(self.of_goal, TableChoice):
             return f"{100 * self.accuracy:.1f}% by {self.plan.design}{between}; {attack}"
         area = "" if best.auc is None else f", AUC {auc_of(best)}"
         span = f"({100 * best.low:.0f} to {100 * best.high:.0f}%)"

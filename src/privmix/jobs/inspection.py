@@ -257,7 +257,9 @@ def _release(folder: Path) -> RunRecord:
         "in_ledger": certificate["in_ledger"],
         "files": len(certificate["files"]),
     }
-    summary = _release_summary(plan, title_of(certificate["extractor"]))
+    extractor = title_of(certificate["extractor"])
+    about = f"{plan.records:,} {plan.counted} ({extractor} features, {plan.num_classes} classes)"
+    summary = made_by(plan).summary(plan, about)
     state = sealed_key_of(certificate)
     classes = {
         **({"classes": plan.num_classes} if plan.num_classes > 1 else {}),
@@ -345,12 +347,6 @@ def _forecast(certificate: Certificate) -> dict[str, Any]:
     low, high = choice["ranges"][name]
     found = {"accuracy": choice["predicted"][name], "low": low, "high": high, "without_privacy": without}
     return {"forecast": found}
-
-
-def _release_summary(plan: Plan, extractor: str) -> str:
-    classes = f", {plan.num_classes} classes" if plan.num_classes > 1 else ""
-    about = f"{plan.records:,} {plan.counted} ({extractor} features{classes})"
-    return made_by(plan).summary(plan, about)
 
 
 def _finite(value: float) -> float | None:

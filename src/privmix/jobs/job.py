@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Generic, TypedDict, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.accounting.api import epsilon
+from privmix.accounting.events import Gaussian
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.budget import (
@@ -309,8 +311,19 @@ class Job(ABC, Generic[P, R]):
 
     def spending(self, planned: P) -> Spending:
         """Return the cost to report before the job itself is charged."""
+        if planned.earlier:
+            plan: Any = planned.plan
+            return self.count_spending(plan.records_noise_multiplier, planned.earlier[0])
         cost = self.cost(planned)
         return Spending(0.0, 0.0) if cost is None else Spending(cost.epsilon, cost.delta, self.left_over)
+
+    def count_spending(self, noise_multiplier: float | None, counted: Charge | None) -> Spending:
+        """Return the same where a private count was drawn for it."""
+        if counted is None or self.resume:
+            return Spending(self.epsilon, self.delta, self.left_over)
+        assert noise_multiplier is not None
+        price = epsilon(Gaussian(noise_multiplier), self.delta).epsilon
+        return Spending(price, self.delta, self.left_over, counted, drawn=True)
 
     def left_over(self) -> RunState | None:
         """Return the run at the job's place that can be resumed, whether or not this job began it."""

@@ -31,6 +31,11 @@ GOALS: Final = (CLASSIFY, TABLE)
 
 EPSILON_HELP: Final = "Privacy budget epsilon, such as 1; smaller is more private."
 DELTA_HELP: Final = "Privacy budget delta, far below 1 / number of records."
+DESIGN_HELP: Final = "Release design, as NAME or NAME:KEY=VALUE,..."
+DESIGN_NAMES: Final = ", ".join(
+    one["name"] for one in literals_of("privmix.designs", by="register", group="privmix.designs")
+)
+DESIGN_KINDS: Final = "privmix.plans.registry:DESIGNS"
 GOAL_HELP: Final = "Goal of the planner: classify (accuracy) or table (pairs of columns)."
 CLASSES_HELP: Final = "Class list: a number K, names with commas, or @FILE."
 ROWS_HELP: Final = "Number of table rows in the folder, as `sample` makes them: rows.csv."

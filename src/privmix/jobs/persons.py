@@ -196,3 +196,8 @@ class PrivateColumns(Columns):
     def declared(self) -> Columns:
         """Declared columns and images."""
         return self._said[1]
+
+    @property
+    def of_persons(self) -> bool:
+        """Whether a person with all records is the unit of privacy."""
+        return self.persons.declared(self.declared.person)

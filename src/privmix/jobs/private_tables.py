@@ -38,8 +38,11 @@ class Tabled(Protocol):
 Writer = Callable[[Any, IO[bytes]], None]
 
 
-def check_out(out: Path, overwrite: bool, endings: Sequence[str] | None = None) -> None:
-    """Raise unless a file can be written there; default `endings`: those of tables."""
+def check_out(out: str | Path | None, overwrite: bool, endings: Sequence[str] | None = None) -> Path | None:
+    """Return the place of a file; raise unless it can be written there; default `endings`: those of tables."""
+    if out is None:
+        return None
+    out = Path(out)
     endings = tuple(WRITERS) if endings is None else endings
     if out.suffix.lower() not in endings:
         raise InvalidInput("out", str(out), "a file name that ends in " + ", ".join(endings))
@@ -47,10 +50,15 @@ def check_out(out: Path, overwrite: bool, endings: Sequence[str] | None = None) 
     if out.is_dir() or out.is_symlink() or (out.exists() and not overwrite):
         raise InvalidInput("out", str(out), "a file that does not exist yet (or `overwrite`, for a file)")
     check_writable("out", out.parent)
+    return out
 
 
-def write_table(found: Any, out: Path, more: Mapping[str, Writer] | None = None, *, private: bool = True) -> None:
-    """Write the file, by its ending (`more`: writers of further endings); `private`: for its owner alone."""
+def write_table(
+    found: Any, out: Path | None, more: Mapping[str, Writer] | None = None, *, private: bool = True
+) -> None:
+    """Write the file if any, by its ending (`more`: of further endings); `private`: for its owner alone."""
+    if out is None:
+        return
     writer = {**WRITERS, **(more or {})}[out.suffix.lower()]
     with whole_file(out, "out", private=private) as stream:
         writer(found, stream)

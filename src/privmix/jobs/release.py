@@ -23,8 +23,8 @@ from privmix.errors import WITHHELD, InvalidInput, warn
 from privmix.features.base import Extractor
 from privmix.features.projected import Projected
 from privmix.features.tabular import Tabular
-from privmix.jobs.budget import JobCost, Spending, telling
-from privmix.jobs.counting import Counted, check_same_persons, count, spending
+from privmix.jobs.budget import JobCost, telling
+from privmix.jobs.counting import Counted, check_same_persons, count
 from privmix.jobs.dataset import PUBLISHED_NAMES, shown_names
 from privmix.jobs.features import features_place, records_of
 from privmix.jobs.job import Job, PlannedJob, RunArguments, RunKey, Work
@@ -245,7 +245,9 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                 counted = count(self, config, key, state)
                 state = self.left() if key.run is None else self.left(key.run)
                 config = replace(config, records=counted.found.records, per_person=counted.found.per_person)
-            with telling(spending(self, config.records_noise_multiplier, None if counted is None else counted.charge)):
+            with telling(
+                self.count_spending(config.records_noise_multiplier, None if counted is None else counted.charge)
+            ):
                 if self.goal == TABLE and self.given_design is None:
                     table = self._for_table(config)
                     config = table.config if self.rows is None else replace(table.config, rows=self.rows)
@@ -312,11 +314,6 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                 # The count may be one that was not declared public.
                 raise InvalidInput("plan", WITHHELD, f"a plan for this dataset: {name} differ")
         return made.plan
-
-    def spending(self, planned: Planned) -> Spending:
-        if not planned.earlier:
-            return super().spending(planned)
-        return spending(self, planned.plan.records_noise_multiplier, planned.earlier[0])
 
     def check_resumed(self, planned: Planned, state: RunState) -> None:
         if planned._state is None or planned._state.id != state.id:

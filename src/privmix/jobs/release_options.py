@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from privmix._registry import literals_of
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.options import (
@@ -19,6 +18,8 @@ from privmix.jobs.options import (
     DATA_HELP,
     DATA_IN_PYTHON,
     DELTA_HELP,
+    DESIGN_KINDS,
+    DESIGN_NAMES,
     ENGINE_HELP,
     EPSILON_HELP,
     FEATURES_HELP,
@@ -45,10 +46,6 @@ DEFAULT_CLIP_NORM: Final = 1.0
 
 _PLANNER: Final = "Planner"
 _SIZE: Final = "Size and engines"
-
-_DESIGNS: Final = ", ".join(
-    one["name"] for one in literals_of("privmix.designs", by="register", group="privmix.designs")
-)
 
 
 def _items(text: str) -> str:
@@ -231,9 +228,9 @@ class PlanOptions(PrivateColumns, RecordsOptions, TermsOptions, PlannerAssumptio
     design: str | Design[Any] = option(
         AUTO,
         "Release design, as NAME or NAME:KEY=VALUE,...; auto: chosen by a planner.",
-        names=_DESIGNS,
+        names=DESIGN_NAMES,
         in_python="Also an object of privmix.designs.",
-        kinds="privmix.plans.registry:DESIGNS",
+        kinds=DESIGN_KINDS,
     )
     goal: str = option(CLASSIFY, GOAL_HELP, EXPERT)
 

@@ -80,11 +80,6 @@ class ReleaseSetting(ReleaseOptions):
         """Path of the sealed key, if there is one: next to the release."""
         return None if self.auditor is None or self.out is None else beside(Path(self.out), SEALED_FILE)
 
-    @property
-    def of_persons(self) -> bool:
-        """Whether a person with all records is the unit of privacy."""
-        return self.persons.declared(self.declared.person)
-
     def check_options(self) -> None:
         if self.out is not None:
             RELEASE_FOLDER.check_target(Path(self.out), overwrite=self.overwrite)

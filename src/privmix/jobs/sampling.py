@@ -201,14 +201,13 @@ def sampled(
     records: int | None,
     label: str | None,
     seed: int,
-    place: Path | None = None,
+    out: str | Path | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     plan: Plan | None = None,
 ) -> SampledTable:
     """Rows of a release of a table; see :class:`privmix.commands.sample.Sample`."""
-    if place is not None:
-        check_out(place, overwrite)
+    place = check_out(out, overwrite)
     dataset = dataset_of(release)
     label = getattr(release, "label", LABEL) if label is None else label
     label = None if label == NO_LABEL else label
@@ -264,8 +263,7 @@ def sampled(
         forecast_table(plan, columns, label=label or "") if any(one.told for one in columns) else None,
         place,
     )
-    if place is not None:
-        write_table(found, place, private=False)
+    write_table(found, place, private=False)
     return found
 
 

@@ -21,8 +21,8 @@ from privmix.devices import chosen_device
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.features.base import Extractor, parse_features
-from privmix.jobs.budget import JobCost, Spending, telling
-from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_persons, count, spending
+from privmix.jobs.budget import JobCost, telling
+from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_persons, count
 from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Done, Job, PlannedJob, RunArguments, RunKey, Work
@@ -181,11 +181,6 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         chosen_device(self.device)
         refuse_private(self._shared, self.data, self.split)
 
-    @property
-    def of_persons(self) -> bool:
-        """Whether a person with all records is the unit of privacy."""
-        return self.persons.declared(self.declared.person)
-
     def _check_without_steps(self) -> None:
         """Raise :class:`InvalidInput` where an option is for private records, of which none is read."""
         given = {"ledger": None if self.ledger is None else "a ledger", "seed": self.seed, "store": self.store}
@@ -216,7 +211,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             records, noise = counted.found.records, query.records_noise_multiplier
         else:
             records, noise = self.opened.schema.records if self.records is None else self.records, None
-        with nullcontext() if counted is None else telling(spending(self, noise, counted.charge)):
+        with nullcontext() if counted is None else telling(self.count_spending(noise, counted.charge)):
             trainer = self._trainer(self.config(facts, records), records, noise)
         trainer.check_world(world)
         watch = Watch(self.callbacks, self._public("validation"), facts)
@@ -259,11 +254,6 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
     @in_terms_of(OPTIONS)
     def carry_out(self, planned: PlannedTraining, progress: Progress = silent) -> Done[TrainedModel]:
         return super().carry_out(planned, progress)
-
-    def spending(self, planned: PlannedTraining) -> Spending:
-        if not planned.earlier:
-            return super().spending(planned)
-        return spending(self, planned.plan.records_noise_multiplier, planned.earlier[0])
 
     def check_resumed(self, planned: PlannedTraining, state: RunState) -> None:
         TrainingRun.check_settings(state, planned.trainer.settings())

@@ -112,6 +112,6 @@ class TrainingOptions(PrivateColumns):
         """Return the config for a dataset of these public facts and n `records`, public or declared."""
         given = {item.name: getattr(self, item.name) for item in fields(self) if item.metadata.get("setting")}
         given |= {"model": LINEAR if self.model is None else self.model}
-        if self.persons.declared(self.declared.person):
+        if self.of_persons:
             given["per_person"] = self.persons.per_person or 1
         return TrainingConfig.for_model(records=records, facts=facts, epsilon=self.epsilon, delta=self.delta, **given)

@@ -279,14 +279,8 @@ class Ledger:
         """
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset)
-            entries = contents_of(connection, dataset.id, "reserve")
-            reserved = {one["id"]: one.get("record_event", one["event"]) for one in entries}
-            committed = {content["id"] for content in contents_of(connection, dataset.id, "commit")}
-            if reservation.id not in reserved.keys() - committed:
-                raise InvalidInput(
-                    "reservation", reservation.id, "a reservation of this dataset that is not committed yet"
-                )
-            return event_from_dict(reserved[reservation.id])
+            entry = _uncommitted(connection, dataset, reservation)
+            return event_from_dict(entry.get("record_event", entry["event"]))
 
     def commit(self, reservation: Reservation, *, result: str) -> None:
         """Record that a reservation is done, and its result. The cost is the same without it.
@@ -296,12 +290,7 @@ class Ledger:
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset, lock=True)
-            reserved = {content["id"] for content in contents_of(connection, dataset.id, "reserve")}
-            committed = {content["id"] for content in contents_of(connection, dataset.id, "commit")}
-            if reservation.id not in reserved - committed:
-                raise InvalidInput(
-                    "reservation", reservation.id, "a reservation of this dataset that is not committed yet"
-                )
+            _uncommitted(connection, dataset, reservation)
             append_entry(connection, dataset, {"kind": "commit", "id": reservation.id, "result": result})
 
     def names(self) -> list[str]:
@@ -393,6 +382,15 @@ class Ledger:
         if found is None:
             raise InvalidInput("dataset", name, "a dataset with a budget (privmix ledger init)")
         return found
+
+
+def _uncommitted(connection: Connection, dataset: Row[Any], reservation: Reservation) -> dict[str, Any]:
+    """Return a reservation's entry; raise :class:`InvalidInput` where there is none, or its result is known."""
+    committed = {content["id"] for content in contents_of(connection, dataset.id, "commit")}
+    for entry in contents_of(connection, dataset.id, "reserve"):
+        if entry["id"] == reservation.id and entry["id"] not in committed:
+            return entry
+    raise InvalidInput("reservation", reservation.id, "a reservation of this dataset that is not committed yet")
 
 
 def _mode(dataset: Row[Any]) -> str:

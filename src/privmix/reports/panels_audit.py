@@ -49,7 +49,56 @@ class AuditPanel(Panel):
 
     @classmethod
     def card(cls, one: ShownRecord, context: Context) -> Card:
-        return audit_card(one, context)
+        content = one.content
+        proven, claimed, published = (content.number(f"{name}_epsilon") for name in ("proven", "claimed", "published"))
+        confidence, violated = content.number("confidence"), content.flag("violated")
+        blocks: list[Block] = []
+        if violated:
+            stated = "" if claimed is None else f" of {rounded_up(claimed)}"
+            text = (
+                f"At {100 * (confidence or 0):g}% confidence the mechanism leaks at least "
+                f"ε = {rounded_down(proven or 0)}." + by_curve(content)
+            )
+            blocks.append(Callout("danger", f"The claim{stated} is refuted", text))
+        told = "" if confidence is None else f"at {100 * confidence:g}% confidence"
+        numbers = [
+            NumberBlock("proven by attack", _at_least(proven), told, "bad" if violated else "good"),
+            NumberBlock("claimed", _at_most(claimed), _at(content.number("delta"))),
+            *_priced(content.number("priced_epsilon"), claimed),
+        ]
+        if published is not None:
+            numbers.append(NumberBlock("published formula", f"ε = {figure(published)}", "not a bound"))
+        blocks.append(Numbers(numbers))
+        drawn: list[Block] = []
+        if proven is not None:
+            svg = draw_bounds(f"{one.name}-bd", proven, claimed, published, violated)
+            keys = [
+                KeyBlock("bad-bar" if violated else "good-bar", "proven to leak"),
+                KeyBlock("ink-bar", "claimed at most"),
+            ]
+            keys += [KeyBlock("vermilion-dots", "published formula")] if published is not None else []
+            drawn.append(Figure(svg, "The bar must not reach beyond the line.", keys))
+        points, tables = _audit_points(one, context), list[Block]()
+        if found := _audit_tables(content):
+            tables.append(Details("Figures of the attack", found))
+        sides = ([*drawn, *tables], points) if points else (drawn, tables)
+        blocks.append(ColumnsBlock([side for side in sides if side]))
+        known = (
+            *_SHARED,
+            "priced_epsilon",
+            "design",
+            "attack",
+            "runs",
+            "black_box",
+            "points",
+            "looks",
+            "canaries",
+            "included",
+            "guesses",
+            "correct",
+            "unit",
+        )
+        return card_of(one, blocks, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
 
 
 @PANELS.register
@@ -61,59 +110,6 @@ class CanaryAuditPanel(AuditPanel):
         "canaries in a training, scored after one run",
         "privmix audit MODEL --data DATA --canaries 1000 --record RUN",
     )
-
-
-def audit_card(one: ShownRecord, context: Context) -> Card:
-    content = one.content
-    proven, claimed, published = (content.number(f"{name}_epsilon") for name in ("proven", "claimed", "published"))
-    confidence, violated = content.number("confidence"), content.flag("violated")
-    blocks: list[Block] = []
-    if violated:
-        stated = "" if claimed is None else f" of {rounded_up(claimed)}"
-        text = (
-            f"At {100 * (confidence or 0):g}% confidence the mechanism leaks at least ε = {rounded_down(proven or 0)}."
-            + by_curve(content)
-        )
-        blocks.append(Callout("danger", f"The claim{stated} is refuted", text))
-    told = "" if confidence is None else f"at {100 * confidence:g}% confidence"
-    numbers = [
-        NumberBlock("proven by attack", _at_least(proven), told, "bad" if violated else "good"),
-        NumberBlock("claimed", _at_most(claimed), _at(content.number("delta"))),
-        *_priced(content.number("priced_epsilon"), claimed),
-    ]
-    if published is not None:
-        numbers.append(NumberBlock("published formula", f"ε = {figure(published)}", "not a bound"))
-    blocks.append(Numbers(numbers))
-    drawn: list[Block] = []
-    if proven is not None:
-        svg = draw_bounds(f"{one.name}-bd", proven, claimed, published, violated)
-        keys = [
-            KeyBlock("bad-bar" if violated else "good-bar", "proven to leak"),
-            KeyBlock("ink-bar", "claimed at most"),
-        ]
-        keys += [KeyBlock("vermilion-dots", "published formula")] if published is not None else []
-        drawn.append(Figure(svg, "The bar must not reach beyond the line.", keys))
-    points, tables = _audit_points(one, context), list[Block]()
-    if found := _audit_tables(content):
-        tables.append(Details("Figures of the attack", found))
-    sides = ([*drawn, *tables], points) if points else (drawn, tables)
-    blocks.append(ColumnsBlock([side for side in sides if side]))
-    known = (
-        *_SHARED,
-        "priced_epsilon",
-        "design",
-        "attack",
-        "runs",
-        "black_box",
-        "points",
-        "looks",
-        "canaries",
-        "included",
-        "guesses",
-        "correct",
-        "unit",
-    )
-    return card_of(one, blocks, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
 
 
 @PANELS.register

@@ -116,7 +116,10 @@ class Unready(Exception):
 
 def number(asked: FormData, field: str, **limits: Any) -> float:
     """Read a field as a number in range, or raise InvalidInput."""
-    text = getattr(asked, field).replace(",", ".") if field != "records" else getattr(asked, field)
+    return number_in(field, getattr(asked, field).replace(",", "."), **limits)
+
+
+def number_in(field: str, text: str, **limits: Any) -> float:
     try:
         return check_number(field, float(text), **limits)
     except ValueError:

@@ -18,13 +18,13 @@ from privmix.certificate.certificate import RELEASE, Certificate
 from privmix.certificate.guarantee import Guarantee
 from privmix.commands.report import report
 from privmix.commands.verify import verify
-from privmix.errors import PrivmixError, check_number
+from privmix.errors import PrivmixError
 from privmix.jobs.checking import CheckedFolder
 from privmix.jobs.kinds import read_certified
 from privmix.jobs.sampling import sampled
 from privmix.ledger.entries import Budget
 from privmix.ledger.ledger import Ledger
-from privmix.studio.asked import PERSON, RECORD, Problem, plain
+from privmix.studio.asked import PERSON, RECORD, Problem, number_in, plain
 from privmix.studio.pages import Desk
 
 _FILTER = "gdp"
@@ -71,7 +71,7 @@ class Ledgers:
         if problems:
             return self._page(said, problems, 422)
         try:
-            epsilon, delta = _number("epsilon", said["epsilon"]), _number("delta", said["delta"])
+            epsilon, delta = number_in("epsilon", said["epsilon"]), number_in("delta", said["delta"])
             self._file = said["file"] or _START["file"]
             Ledger.create(self.address(self._file)).add_dataset(
                 said["dataset"],
@@ -99,13 +99,6 @@ class Ledgers:
             return [book.stated_budget(name) for name in book.names()], ""
         except PrivmixError as error:
             return [], plain(error)
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return check_number(name, float(text))
-    except ValueError:
-        return check_number(name, text)
 
 
 _ROWS: Final = 12

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix import accounting
-from privmix._registry import literals_of
 from privmix.commands.base import Command
 from privmix.errors import InvalidInput, Unquoted, check_choice, check_integer, check_number
+from privmix.jobs.options import DESIGN_HELP, DESIGN_KINDS, DESIGN_NAMES
 from privmix.options import EXPERT, option
 from privmix.progress import Progress
 from privmix.rounding import exact, rounded_up
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from privmix.plans.design import Design
 
 _DELTA: Final = 1e-5
-
-DESIGNS: Final = "privmix.plans.registry:DESIGNS"
-DESIGN_HELP: Final = "Release design, as NAME or NAME:KEY=VALUE,..."
-DESIGN_NAMES: Final = ", ".join(
-    one["name"] for one in literals_of("privmix.designs", by="register", group="privmix.designs")
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +93,7 @@ class Account(Command[Prices]):
     example = "privmix account --design poisson:mixup_degree=64 --records 60000 --epsilon 1 --delta 1e-5"
 
     design: str | Design[Any] | None = option(
-        None, f"{DESIGN_HELP} Default: poisson.", kinds=DESIGNS, names=DESIGN_NAMES
+        None, f"{DESIGN_HELP} Default: poisson.", kinds=DESIGN_KINDS, names=DESIGN_NAMES
     )
     records: int | None = option(None, "Public record count, n.")
     rows: int | None = option(None, "Number of released rows, T. Default: n.")

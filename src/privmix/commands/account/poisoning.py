@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privmix import accounting
-from privmix.commands.account.account import DESIGN_HELP, DESIGN_NAMES, DESIGNS, priced_config
+from privmix.commands.account.account import priced_config
 from privmix.commands.base import Command
 from privmix.errors import InvalidInput, Unquoted, check_choice, check_integer, check_number
+from privmix.jobs.options import DESIGN_HELP, DESIGN_KINDS, DESIGN_NAMES
 from privmix.options import option
 from privmix.progress import Progress
 from privmix.rounding import exact, rounded_up
@@ -86,7 +87,7 @@ class Poisoning(Command[Certified]):
     adjacency: str | None = option(
         None, "Neighbouring datasets, with `epsilon` alone: add_remove (default) or replace_one."
     )
-    design: str | Design[Any] | None = option(None, DESIGN_HELP, names=DESIGN_NAMES, kinds=DESIGNS)
+    design: str | Design[Any] | None = option(None, DESIGN_HELP, names=DESIGN_NAMES, kinds=DESIGN_KINDS)
     records: int | None = option(None, "Public record count n, with `design`.")
     rows: int | None = option(None, "Number of released rows T, with `design`. Default: n.")
     classes: int = option(10, "Number of classes, with `design` hierarchical or classwise.")
