@@ -38,7 +38,7 @@ class TestOpenPrivate:
     def test_ones_own_closed_file_opens(self, tmp_path: Path) -> None:
         with file_mode(private=True):
             (tmp_path / "key").write_bytes(b"abc")
-        with open_private(tmp_path / "key", "key", size=3) as stream:
+        with open_private(tmp_path / "key", "key") as stream:
             assert stream.read() == b"abc"
 
     def test_links_pipes_folders_and_open_files_are_refused(self, tmp_path: Path, precious: Path) -> None:

@@ -65,7 +65,6 @@ def open_private(
     name: str,
     *,
     update: bool = False,
-    size: int | None = None,
     closed: bool = True,
     buffered: bool = True,
     dir_fd: int | None = None,
@@ -76,7 +75,7 @@ def open_private(
         * The last step of ``path`` is no link: a link is refused, to any target.
         * Nothing is read or written before it is known to be a regular file of this user.
     """
-    # path: relative to ``dir_fd`` if that is an open folder. name: in messages. size: bytes it must have. closed: no
+    # path: relative to ``dir_fd`` if that is an open folder. name: in messages. closed: no
     # rights for group and others and no other name (hard link); unneeded in a closed folder. buffered: False leaves no
     # copies of the bytes in Python's buffers.
     allowed = "a regular file that only its owner can open, not a link"
@@ -95,9 +94,6 @@ def open_private(
     if not good or (closed and (stat.S_IMODE(found.st_mode) & OWNER_ONLY or found.st_nlink != 1)):
         os.close(descriptor)
         raise InvalidInput(name, Path(path).name, allowed)
-    if size is not None and found.st_size != size:
-        os.close(descriptor)
-        raise InvalidInput(name, f"{found.st_size} bytes", f"a file of {size} bytes")
     return os.fdopen(descriptor, "r+b" if update else "rb", buffering=-1 if buffered else 0)
 
 

@@ -75,10 +75,6 @@ class Sign(NewFile, Command[Signed]):
 sign: Final = function(Sign)
 
 
-# Folders with one of these are shared with others.
-_PUBLISHED: Final = ("certificate.json", "model.json")
-
-
 @dataclass(frozen=True, repr=False)
 class KeyFiles(Shown):
     """Both halves of a new key.
@@ -132,14 +128,12 @@ class Keygen(Command[KeyFiles]):
     def run(self, progress: Progress) -> KeyFiles:
         from privmix.certificate.keys import PrivateKey, new_key_files
         from privmix.certificate.sealed_key import AuditorKey
+        from privmix.jobs.places import check_unpublished
 
         if self.passphrase is True:
             raise InvalidInput("passphrase", WITHHELD, "the passphrase itself, as bytes")
         private, public = Path(f"{self.name}.pem"), Path(f"{self.name}.pub.pem")
-        if any((parent / mark).is_file() for parent in private.resolve().parents for mark in _PUBLISHED):
-            raise InvalidInput(
-                "name", str(private), "a place outside of release and model folders, which are shared with others"
-            )
+        check_unpublished("name", private)
         made = AuditorKey.new() if self.auditor else PrivateKey.new()
         key = new_key_files(private, public, self.passphrase or None, made)
         return KeyFiles(private, public, key.key_id, self.auditor)

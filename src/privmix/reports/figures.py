@@ -84,7 +84,9 @@ def draw_tradeoff(
         _label(axes, *at, text, (14, -30) if above else (30, -16))
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.02)
-        _percent_axes(axes)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
         axes.set_xlabel(f"false alarms ({sides[0]} records accused)")
         axes.set_ylabel(f"detected ({sides[1]} records)")
         return inline(
@@ -243,12 +245,6 @@ def _label(axes: Axes, x: float, y: float, text: str, offset: tuple[float, float
     axes.annotate(
         text, (x, y), offset, textcoords="offset points", ha=side, color=INK, annotation_clip=False, bbox=box, zorder=6
     )
-
-
-def _percent_axes(axes: Axes) -> None:
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
 
 
 def _log_log(axes: Axes, floor: float) -> None:

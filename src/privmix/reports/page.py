@@ -126,11 +126,6 @@ def refutations(context: Context) -> list[Callout]:
     return found
 
 
-def closing_sections(context: Context) -> list[Section]:
-    sections = [_limits(context), _missing(context), _settings(context), _reproduce(context), _provenance(context)]
-    return [section for section in sections if section is not None]
-
-
 def _limits(context: Context) -> Section:
     cards = [Card(one.record.title, blocks) for one in context.of_kind("guarantee") if (blocks := _promises(one))]
     lead = (
@@ -259,6 +254,11 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
             budget_section(context),
             usefulness_section(context),
             *panel_sections(context),
+            _limits(context),
+            _missing(context),
+            _settings(context),
+            _reproduce(context),
+            _provenance(context),
         )
         if section is not None
     ]
@@ -272,7 +272,7 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
             style=Markup(files("privmix.reports").joinpath("templates", "page.css").read_text(encoding="utf-8")),
             refutations=refutations(context),
             hero=[*headline(context), *([] if first is None else [first])],
-            sections=[*sections, *closing_sections(context)],
+            sections=sections,
         )
     )
 

@@ -177,7 +177,9 @@ def _guarantee_card(one: ShownRecord) -> Card:
     curve = content.fields("tradeoff").curve("alpha", "beta")
     alpha, caught = power.number("alpha"), power.number("caught")
     if curve and alpha is not None and caught is not None:
-        svg = draw_tradeoff(f"{one.name}-tf", curve[0], curve[1], (alpha, caught), _sides(content.text("adjacency")))
+        with_one = content.text("adjacency") == ADD_REMOVE
+        sides = ("absent", "present") if with_one else ("one version's", "the other's")
+        svg = draw_tradeoff(f"{one.name}-tf", curve[0], curve[1], (alpha, caught), sides)
         many = names_of(content.text("unit"))[1]
         caption = f"No attack reaches the shaded part: few false alarms mean few {many} detected."
         drawn.append(Figure(svg, caption, (KeyBlock("blue", "limit for every attack"), KeyBlock("dashed", "guessing"))))
@@ -214,10 +216,6 @@ def _stated(content: RecordFields) -> Table:
     if alpha is not None and caught is not None:
         rows.append((f"detected at {percent(alpha, 0)} false alarms", f"at most {percent_up(caught)}"))
     return Table("The stated guarantee", ("", ""), rows, text=(1,))
-
-
-def _sides(adjacency: str) -> tuple[str, str]:
-    return ("absent", "present") if adjacency == ADD_REMOVE else ("one version's", "the other's")
 
 
 def _worth(delta: float | None) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from privmix.commands.release import release
-from privmix.commands.spec import TableSpec, spec
+from privmix.commands.spec import spec
 from privmix.errors import Caution, InvalidInput
 from privmix.jobs.columns import Columns
 from privmix.jobs.release_folder import Release
@@ -95,7 +95,10 @@ class Order:
     def carry_out(self, progress: Progress = silent, *, resume: bool = False) -> tuple[Release, tuple[str, ...]]:
         """Make the release, which reads the private data, and return notes for the owner."""
         if self.spec:
-            _check_declared(spec(self.data, overwrite=True, progress=False, **self._shared, **self.spec))
+            table = spec(self.data, overwrite=True, progress=False, **self._shared, **self.spec)
+            if table.undeclared:
+                given = f"no declaration of {', '.join(table.undeclared)}"
+                raise InvalidInput("columns", given, "a declaration for each column of the header, or unused")
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", Caution)
             made = release(self.data, progress=progress, resume=resume, **self.columns, **self.release)
@@ -110,14 +113,6 @@ def _said(asked: FormData) -> dict[str, Any]:
             found.setdefault(column.holds, []).append(column.said)
     empty = [f"{column.name}=" for column in asked.declared if column.empty and column.holds != "ignore"]
     return {**found, **({"missing": empty} if empty else {})}
-
-
-def _check_declared(made: TableSpec) -> None:
-    if made.undeclared:
-        names = ", ".join(made.undeclared)
-        raise InvalidInput(
-            "columns", f"no declaration of {names}", "a declaration for each column of the header, or unused"
-        )
 
 
 def _flag(name: str) -> str:
