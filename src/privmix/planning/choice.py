@@ -53,30 +53,37 @@ def compared(accuracy: float, auc: float | None, always: float) -> float:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A design at its best settings, with its plan and predicted accuracy in [0, 1]."""
+class PredictedAccuracy:
+    """An accuracy from 0 to 1, and the learner that reaches it; more where shares of the classes are known."""
 
-    # low, high: accuracy where records are harder, and easier, to separate. project: width of projected features, or
-    # None. balanced, auc, auc_range: mean recall of the classes, and area under the curve, where shares are declared;
-    # always: share of the largest class.
+    # balanced: mean recall of the classes; auc: area under the curve; always: share of the largest class.
 
-    name: str
-    config: ReleaseConfig
-    plan: Plan
     accuracy: float
-    low: float
-    high: float
     learner: str
-    project: int | None = None
     balanced: float | None = None
     auc: float | None = None
-    auc_range: tuple[float, float] = (0.0, 0.0)
     always: float = 0.0
 
     @property
     def counted(self) -> float:
         """The figure that designs are compared by."""
         return compared(self.accuracy, self.auc, self.always)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate(PredictedAccuracy):
+    """A design at its best settings, with its plan and predicted accuracy."""
+
+    # low, high: accuracy where records are harder, and easier, to separate; auc_range: likewise. project: width of
+    # projected features, or None.
+
+    name: str
+    config: ReleaseConfig
+    plan: Plan
+    low: float
+    high: float
+    project: int | None = None
+    auc_range: tuple[float, float] = (0.0, 0.0)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -22,27 +22,12 @@ from privmix.plans.registry import all_designs, made_by, takes_persons, weighs
 from privmix.progress import Progress
 from privmix.shown import Bars, Shown
 
-
-@dataclass(frozen=True)
-class PredictedAccuracy:
-    """An accuracy from 0 to 1, and the learner that reaches it; more where shares of the classes are known."""
-
-    accuracy: float
-    learner: str
-    balanced: float | None = None
-    auc: float | None = None
-    always: float = 0.0
-
-    @property
-    def counted(self) -> float:
-        """The figure that designs are choice.compared by."""
-        return choice.compared(self.accuracy, self.auc, self.always)
+_Found = tuple[ReleaseConfig, Plan, choice.PredictedAccuracy]
 
 
-_Found = tuple[ReleaseConfig, Plan, PredictedAccuracy]
-
-
-def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None, draws: int = 3) -> PredictedAccuracy:
+def predict_accuracy(
+    plan: Plan, model: DataModel, *, learner: str | None = None, draws: int = 3
+) -> choice.PredictedAccuracy:
     """Predict the accuracy of a learner of the release on records of the model, averaged over ``draws`` of noise."""
     name = made_by(plan).learner if learner is None else learner
     kind = LEARNERS[name]
@@ -61,8 +46,8 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
     # An accuracy that no learner reaches without privacy is out of reach with privacy.
     accuracy = max(1 / len(model.shares), min(accuracy, max(linear, model.attainable)))
     if not model.known_shares:
-        return PredictedAccuracy(accuracy, name)
-    return PredictedAccuracy(accuracy, name, balanced, auc, float(model.shares.max()))
+        return choice.PredictedAccuracy(accuracy, name)
+    return choice.PredictedAccuracy(accuracy, name, balanced, auc, float(model.shares.max()))
 
 
 # Numbers that features may be projected to, where these are twice as many at least.
@@ -146,25 +131,23 @@ def choose_design(
     if not best:
         # Each was refused; the reason is mostly the same.
         raise refusals[0][1]
-    ordered = tuple(
-        choice.Candidate(
-            name,
-            chosen,
-            plan,
-            predicted.accuracy,
-            *_range([predicted.accuracy, *(edge.accuracy for edge in reached)]),
-            predicted.learner,
-            None if chosen.dim == config.dim else chosen.dim,
-            balanced=predicted.balanced,
-            always=predicted.always,
-            auc=predicted.auc,
-            auc_range=_range([value for one in (predicted, *reached) if (value := one.auc) is not None]),
+    candidates = []
+    for name, (chosen, plan, predicted) in best.items():
+        reached = [predicted, *(predict_accuracy(plan, edge) for edge in edges)]
+        low, high = _range([one.accuracy for one in reached])
+        candidates.append(
+            choice.Candidate(
+                **vars(predicted),
+                name=name,
+                config=chosen,
+                plan=plan,
+                low=low,
+                high=high,
+                project=None if chosen.dim == config.dim else chosen.dim,
+                auc_range=_range([one.auc for one in reached if one.auc is not None]),
+            )
         )
-        for name, (chosen, plan, predicted) in sorted(
-            best.items(), key=lambda item: choice.counted_error(item[0], item[1][2].counted)
-        )
-        for reached in ([predict_accuracy(plan, edge) for edge in edges],)
-    )
+    ordered = tuple(sorted(candidates, key=lambda one: choice.counted_error(one.name, one.counted)))
     epsilons = tuple(float(f"{point:.3g}") for point in (epsilon * factor for factor in _CURVE)) if curve else ()
     curves: dict[str, list[float]] = {item.name: [] for item in ordered} if curve else {}
     shown = []
@@ -191,7 +174,7 @@ def _range(values: list[float]) -> tuple[float, float]:
 
 
 def _at(config: ReleaseConfig, epsilon: float, delta: float, model: DataModel) -> float | None:
-    """Return what designs are choice.compared by, by one draw and about the plan's noise; None without a plan."""
+    """Return what designs are compared by, by one draw and about the plan's noise; None without a plan."""
     try:
         plan = config.sketch(epsilon, delta)
     except InvalidInput:

@@ -51,7 +51,7 @@ class TwoStageEngine(MomentsEngine):
 
     def __init__(self, plan: TwoStagePlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
         super().__init__(plan.first, records, streams, **machine)
-        self._whole = plan
+        self._whole: TwoStagePlan = plan
 
     def _released_moments(self, tell: Progress) -> TwoStageMoments:
         plan, first = self._whole, super()._released_moments(tell)
@@ -221,12 +221,10 @@ class ThreeStageEngine(TwoStageEngine):
         * noise is drawn once for each released number, from streams of its class's own.
     """
 
-    def __init__(self, plan: ThreeStagePlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
-        super().__init__(plan, records, streams, **machine)
-        self._all = plan
+    _whole: ThreeStagePlan
 
     def _released_moments(self, tell: Progress) -> ThreeStageMoments:
-        plan, two = self._all, super()._released_moments(tell)
+        plan, two = self._whole, super()._released_moments(tell)
         # The map follows from released numbers alone.
         mapped = maps.class_map(plan, two) if self._followed is None else self._followed.beside.class_mapped(plan)
         sums = partial(Scatter, plan, "class_within")

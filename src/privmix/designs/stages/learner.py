@@ -112,7 +112,10 @@ class TwoStageClassifier(LinearLearner):
         draw[np.diag_indices(axes)] *= math.sqrt(2)
         _, again = np.linalg.eigh(turned + deviation * (np.tril(draw) + np.tril(draw, -1).T))
         means = found * weights
-        rule = (means @ again / _along(again, turned)) @ again.T
+        # Variances along the new directions, none next to 0.
+        along = np.einsum("ij,ij->j", again, turned @ again)
+        along = np.maximum(along, 1e-5 * float(np.trace(turned)) / len(along))
+        rule = (means @ again / along) @ again.T
         return (basis * weights) @ rule.T, np.log(drawn.shares) - (rule * means).sum(axis=1) / 2
 
     def _check_params(self) -> None:
@@ -142,12 +145,6 @@ class TwoStageClassifier(LinearLearner):
         self.intercept_: NDArray[np.float32] = (np.log(shares) - (weights * means).sum(axis=1) / 2).astype(np.float32)
         self.directions_ = len(values)
         progress("steps", 2, 2)
-
-
-def _along(basis: Reals, covariance: Reals) -> Reals:
-    """(k,) variances along the columns of a basis, none next to 0."""
-    found = np.einsum("ij,ij->j", basis, covariance @ basis)
-    return np.asarray(np.maximum(found, 1e-5 * float(np.trace(covariance)) / len(found)))
 
 
 def _unclipped(moments: TwoStageMoments, shares: Reals, bound: float, variance: Reals) -> float:
