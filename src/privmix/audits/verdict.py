@@ -22,7 +22,7 @@ class ShownProof(Shown):
     @property
     @abstractmethod
     def proves(self) -> Any:
-        """What has the claim, and the bound that an attack proves, as :class:`AuditVerdict` has them."""
+        """The claim, and the bound that an attack proves, as :class:`AuditVerdict` has them."""
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         proof = self.proves

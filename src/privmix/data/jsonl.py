@@ -40,7 +40,7 @@ class JsonlSource(Source):
 
     def __init__(self, paths: Sequence[Path], selection: Selection, classes: tuple[str, ...]) -> None:
         self._paths, self._label = list(paths), selection.label if selection.labelled else None
-        # No image, whatever the columns are.
+        # Images have no form in JSON.
         selection.check_kind("lists")
         self._inputs, self._form = _declared(selection)
         selection.check_kind(self._form)

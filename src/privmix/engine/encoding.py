@@ -58,7 +58,7 @@ class TilePlace:
 
 @dataclass(frozen=True)
 class TileTask:
-    """What every task needs: places of source and extractor in Ray's object store, the folder that names start in."""
+    """The needs of every task: places of source and extractor in Ray's object store, the folder that names start in."""
 
     source: Any
     extractor: Any

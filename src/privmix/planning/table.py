@@ -246,7 +246,7 @@ def _noise(plan: Any, columns: Sequence[TableColumn]) -> tuple[float, float] | N
     # The share that clipping takes off a record is missing in its cells, too.
     length = 1.0
     if plan.residual_clip_norm is not None:
-        # Of a record after centring whose columns have uneven shares.
+        # A centred record is shorter where its columns have uneven shares.
         length = math.sqrt(max(1 - float(np.mean([np.square(_uneven(one.states)).sum() for one in columns])), _SAME))
     kept = min(1.0, plan.final_clip_norm / length)
     block = used * plan.noise_std["second"] / plan.records / kept**2

@@ -59,7 +59,7 @@ def _rows(plan: ReleasePlan, keys: FreshStreams, make: EngineFactory, name: str)
         y = np.concatenate([block.y for block in blocks]).astype(np.float64) * plan.divisor
         weights = _members(plan, streams, records.labels)[:, None]
         label = np.eye(plan.num_classes)[0] - plan.label_offset
-        # What an empty record adds to a sum: nothing, or the centre taken from it, clipped and on the lattice.
+        # An empty record adds nothing to a sum, or its centred vector: minus the centre, clipped, on the lattice.
         bound = engine.transform.final_clip_norm
         steps = plan.lattice.quantise(engine.transform(np.zeros((1, plan.dim))) / bound)[0]
         x -= weights * (steps * (plan.lattice.step * bound))

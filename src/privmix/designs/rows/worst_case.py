@@ -54,7 +54,7 @@ def classwise_case(plan: ReleasePlan) -> ClasswiseCase:
 
 def hierarchical_case(plan: ReleasePlan) -> HierarchicalCase:
     level = _companion_level(plan, 1.0)
-    # A class needs so many companions that its rows show through all noise whether it was drawn. Two standard
+    # A class needs enough companions that its rows show through all noise whether it was drawn. Two standard
     # deviations of the members' own random number are kept apart from the noise.
     noise = _joint(plan.feature_noise_multiplier, plan.label_noise_multiplier, level)
     members = math.ceil((2 + math.sqrt(4 + _CLEAR * noise)) ** 2 / plan.record_rate)
