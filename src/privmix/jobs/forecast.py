@@ -56,7 +56,7 @@ class ForecastResult(Shown):
 
     @property
     def of_goal(self) -> TableChoice | Candidate:
-        """What the planner chose for the goal."""
+        """The choice of the planner for the goal."""
         return self.table if self.goal == TABLE and self.table is not None else self.choice.best
 
     @property
