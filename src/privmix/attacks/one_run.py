@@ -44,10 +44,6 @@ class OneRun:
         check_integer("guesses", self.guesses, low=1, high=self.canaries)
         check_integer("correct guesses", self.correct, low=0, high=self.guesses)
 
-    @property
-    def accuracy(self) -> float:
-        return self.correct / self.guesses
-
     @classmethod
     def of(cls, scores: ArrayLike, included: ArrayLike, guesses: int) -> OneRun:
         """Guess "in" for the highest (k,) scores and "out" for as many of the lowest, r in total; count hits."""

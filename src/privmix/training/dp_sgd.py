@@ -207,19 +207,16 @@ class DpSgd:
         order = np.argsort(groups, kind="stable")
         for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
             if len(members) > 0:
-                total.add(whole(partial(self._clipped_group, batch, members, side)))
+                total.add(whole(partial(self._clipped_group, batch.indices[members], batch.seeds[members], side)))
         return total.total
 
-    def _clipped_group(self, batch: Batch, members: NDArray[np.int64], side: SideInformation) -> Tensor:
-        views, targets = self._group_views(batch.indices[members], batch.seeds[members])
-        return self.gradients.clipped_sum(views[None], targets[None], side)
-
-    def _group_views(self, indices: NDArray[np.int64], seeds: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def _clipped_group(self, indices: NDArray[np.int64], seeds: NDArray[np.int64], side: SideInformation) -> Tensor:
         if self.mixer is not None:
             x, labels = self.records.take(indices, self.gradients.flat.device)
-            return self.mixer(x, labels, int(seeds[0]))
-        views, targets = self._views(indices, seeds)
-        return views.flatten(0, 1), targets.flatten(0, 1)
+            views, targets = self.mixer(x, labels, int(seeds[0]))
+        else:
+            views, targets = (part.flatten(0, 1) for part in self._views(indices, seeds))
+        return self.gradients.clipped_sum(views[None], targets[None], side)
 
     def _views(self, indices: NDArray[np.int64], seeds: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         device, most = self.gradients.flat.device, self.plan.per_person

@@ -244,16 +244,13 @@ def plan_training(
     batch_size: int,
     epochs: float,
     clip_norm: float = 1.0,
-    microbatch_size: int = 1,
-    adjacency: Adjacency = Adjacency.ADD_REMOVE,
-    records_declared: bool = False,
-    per_person: int | None = None,
-    records_noise_multiplier: float | None = None,
     of: Callable[[TrainingPlan], TrainingPlan] | None = None,
+    **more: Any,
 ) -> TrainingPlan:
     """Find the least noise with which ``epochs`` passes cost at most ``epsilon`` at ``delta``; for 0, no steps.
 
-    ``of`` makes another mechanism's plan of the draft. If no noise reaches the target, the error gives values that do.
+    ``of`` makes another mechanism's plan of the draft; ``more``: other fields of the plan. If no noise reaches the
+    target, the error gives values that do.
     """
     check_number("epsilon", epsilon, low=0)
     check_integer("batch_size", batch_size, low=1, high=check_integer("records", records, low=1))
@@ -264,11 +261,7 @@ def plan_training(
         noise_multiplier=_NOISIEST,
         clip_norm=clip_norm,
         delta=delta,
-        adjacency=adjacency,
-        microbatch_size=microbatch_size,
-        records_declared=records_declared,
-        per_person=per_person,
-        records_noise_multiplier=records_noise_multiplier,
+        **more,
     )
     if of is not None:
         draft = of(draft)
@@ -276,14 +269,14 @@ def plan_training(
         return replace(draft, steps=0, noise_multiplier=0.0, epsilon=0.0)
 
     rest = (epsilon, delta)
-    if records_noise_multiplier is not None:
-        rest = budget_after_count(records_noise_multiplier, epsilon, delta)
+    if draft.records_noise_multiplier is not None:
+        rest = budget_after_count(draft.records_noise_multiplier, epsilon, delta)
 
     def event(noise: float) -> Event:
         return replace(draft, noise_multiplier=noise).event_after_count
 
     try:
-        found = calibrate(event, *rest, adjacency=adjacency)
+        found = calibrate(event, *rest, adjacency=draft.adjacency)
     except InvalidInput as error:
         raise _unreachable(error, draft, epsilon) from None
     if found.noise_multiplier > _NOISIEST:

@@ -137,29 +137,16 @@ class PrivatePhase:
         self._views, self._public = views, public
         self._flat = FlatParameters(network)
         self._clipping = Clipping(config.clip_norm, config.clipping)
-        self._check()
-
-    @property
-    def _views_of_unit(self) -> int:
-        """Views of a record, or of the records of a person that are in a step."""
-        return self._views.views * (self._plan.per_person or 1)
-
-    def _check(self) -> None:
-        method = self._public.method(self._plan.steps)
+        # Views of a record, or of the records of a person that are in a step.
+        self._views_of_unit = views.views * (plan.per_person or 1)
+        method = public.method(plan.steps)
         if method is not None:
             # A microbatch of one record that is to be mixed has a single view.
-            least = 1 if self._config.microbatch_mixes else self._views_of_unit
-            wanted = self._config.extended.perturbations
-            if "perturbations" in settings_of(self._config.extended.method) and wanted > least:
+            least, wanted = 1 if config.microbatch_mixes else self._views_of_unit, config.extended.perturbations
+            if "perturbations" in settings_of(config.extended.method) and wanted > least:
                 raise InvalidInput("perturbations", wanted, f"at most {least}, the views of a record")
-        check_strategy(
-            self._config.execution,
-            self._network,
-            self._flat,
-            self._clipping,
-            self._input,
-            with_side_information=method is not None,
-        )
+        given = network, self._flat, self._clipping, input_shape
+        check_strategy(config.execution, *given, with_side_information=method is not None)
 
     def run(
         self,
@@ -250,33 +237,23 @@ class PrivatePhase:
         config = self._config.execution
 
         def strategy(named: ExecutionConfig) -> GradientStrategy:
-            shape, classes, views = self._input, self._network.classes, self._views_of_unit
-            side = method is not None
-            return choose_strategy(
-                named, self._network, self._flat, self._clipping, shape, views, classes, with_side_information=side
-            )
+            given = self._network, self._flat, self._clipping, self._input, self._views_of_unit, self._network.classes
+            return choose_strategy(named, *given, with_side_information=method is not None)
 
         def choose() -> dict[str, Any]:
             found = strategy(config)
-            return {
-                "strategy": found.name,
-                "chunk": config.chunk or fitting_chunk(found, self._input, self._views_of_unit),
-            }
+            chunk = config.chunk or fitting_chunk(found, self._input, self._views_of_unit)
+            return {"strategy": found.name, "chunk": chunk}
 
-        chosen = _chosen(choose, run, world)
+        content = b""
+        if world.is_head:
+            content = json.dumps(choose() if run is None else run.once(choose)).encode()
+        chosen = json.loads(world.share(content))
         gradients = strategy(replace(config, strategy=check_choice("strategy", chosen.get("strategy"), STRATEGIES)))
         if config.compile:
             gradients.model = torch.compile(self._network)  # type: ignore[assignment]
         size = config.chunk or int(chosen["chunk"] if kept is None else kept)
         return Chunks(size, fixed=config.chunk is not None), gradients
-
-
-def _chosen(choose: Callable[[], dict[str, Any]], run: TrainingRun | None, world: World) -> dict[str, Any]:
-    """Return the head's choice, unless the run has chosen before; the same on every process."""
-    content = b""
-    if world.is_head:
-        content = json.dumps(choose() if run is None else run.once(choose)).encode()
-    return dict(json.loads(world.share(content)))
 
 
 def _state(optimiser: Optimiser, method: ExtendedMethod | None, chunks: Chunks | None) -> dict[str, Tensor]:

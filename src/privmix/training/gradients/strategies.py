@@ -89,15 +89,10 @@ class GradientStrategy(ABC):
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.flat.device.type, torch.bfloat16) if self.amp else nullcontext()
 
-    def _adjusted(self, gradient: Tensor, side: SideInformation) -> Tensor:
-        """Apply scale and centre to gradients (..., P); what is not finite is left for the factor to drop."""
-        if side.scale is not None:
-            gradient = gradient * side.scale
-        return gradient if side.centre is None else gradient - side.centre
-
     def _clipped_and_summed(self, gradients: Tensor, side: SideInformation) -> Tensor:
-        """Adjust gradients (b, P), clip what comes out and add it up: (P,)."""
-        adjusted = self._adjusted(gradients, side)
+        """Scale and centre gradients (b, P), clip what comes out and add it up: (P,)."""
+        adjusted = gradients if side.scale is None else gradients * side.scale
+        adjusted = adjusted if side.centre is None else adjusted - side.centre
         norms = lengths(adjusted)
         if not bool(torch.isfinite(norms).all()):
             # Zero times infinity is no number: what is not finite is taken out before it is scaled.
@@ -251,14 +246,16 @@ class GhostGradients(GradientStrategy):
             left = counts & finite
             if copied and torch.equal(left, counts):
                 # A copy may be rounded otherwise than what it is of, which is then left out as well.
-                left = _but_first(counts)
+                left = counts.clone()
+                left[int(counts.to(torch.uint8).argmax())] = False
             if not bool(left.any()):
                 return torch.zeros(self.flat.size, device=self.flat.device)
             del total
             copied = True
             counts, first = left, int(left.to(torch.uint8).argmax())
             views, targets = (
-                torch.where(_beside(counts, part), part, part[first : first + 1]) for part in (views, targets)
+                torch.where(counts.view(-1, *(1,) * (part.dim() - 1)), part, part[first : first + 1])
+                for part in (views, targets)
             )
             total, finite, cancels = self._weighted(views, targets, counts)
         if not bool(cancels.any()):
@@ -281,14 +278,3 @@ class GhostGradients(GradientStrategy):
 
         total = ghost_clipped_sum(self.model, self.flat, views, targets, factors)
         return total, finite, cancels
-
-
-def _beside(mask: Tensor, part: Tensor) -> Tensor:
-    """(b,) -> of as many axes as ``part``."""
-    return mask.reshape(-1, *(1,) * (part.dim() - 1))
-
-
-def _but_first(counts: Tensor) -> Tensor:
-    left = counts.clone()
-    left[int(counts.to(torch.uint8).argmax())] = False
-    return left

@@ -111,7 +111,7 @@ _ALLOWED: Final = "a folder or hub name of an image model of transformers with i
 
 @MODELS.register
 class PretrainedClassifier(Classifier):
-    """An image model of the transformers library with a new last layer, from zero weights; make one with :meth:`load`.
+    """An image model of the transformers library with a new last layer, from zero weights; :meth:`of_name` loads one.
 
     Images of one or three channels are stretched to the model's size (bicubic with anti-aliasing; no cropping). Grey
     ones get three equal channels; all are normalised by the model's public mean and standard deviation. Dropout rates
@@ -133,18 +133,47 @@ class PretrainedClassifier(Classifier):
 
     @classmethod
     def of_name(cls, name: str, wanted: Wanted) -> Self | None:
+        """Load the model in a folder, or the one on the Hugging Face hub by OWNER/NAME."""
+        # The model has to be there with all its weights, and an image model; a cached one needs no network.
         prefix, _, where = name.partition(":")
         if prefix not in ("hf", "hf-head", "hf-lora") or not where:
             return None
-        channels, height, width = wanted.images.shape
-        return cls.load(
-            where,
+        (channels, height, width), auto = wanted.images.shape, _library()
+        folder, shown = locate(where, None, None, _EXTRA).folder, public_name(where)
+        try:
+            with quiet():
+                found = auto.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+                config = plain_config(found.to_dict())
+                model, report = auto.AutoModelForImageClassification.from_pretrained(
+                    folder,
+                    config=_built_config(config, wanted.classes),
+                    output_loading_info=True,
+                    ignore_mismatched_sizes=True,
+                    use_safetensors=True,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    dtype=torch.float32,
+                )
+        except Exception:
+            raise InvalidInput("model", shown, _ALLOWED) from None
+        names = [*report["missing_keys"], *(entry[0] for entry in report["mismatched_keys"])]
+        missing = [key for key in names if not key.startswith("classifier.")]
+        if missing:
+            raise InvalidInput("model", shown, f"a model with all its weights; {len(missing)} are missing")
+        sizes = [config.get("image_size"), config.get("vision_config", {}).get("image_size")]
+        seen = Preprocessing.of(folder, model_type=str(config.get("model_type")), sizes=sizes)
+        return cls(
+            config=config,
             channels_in=channels,
             height=height,
             width=width,
             classes=wanted.classes,
+            side=seen.side,
+            mean=seen.mean,
+            std=seen.std,
             frozen=prefix != "hf",
             lora_rank=_RANK if prefix == "hf-lora" else 0,
+            model=model,
         )
 
     def __init__(
@@ -187,59 +216,6 @@ class PretrainedClassifier(Classifier):
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
         self._freeze(head)
-
-    @classmethod
-    def load(
-        cls,
-        name: str,
-        *,
-        channels_in: int,
-        height: int,
-        width: int,
-        classes: int,
-        frozen: bool = False,
-        lora_rank: int = 0,
-        revision: str | None = None,
-    ) -> Self:
-        """Load the model in the folder ``name``, or the one on the Hugging Face hub by OWNER/NAME."""
-        # The model has to be there with all its weights, and an image model; a cached one needs no network.
-        auto = _library()
-        folder, shown = locate(name, revision, None, _EXTRA).folder, public_name(name)
-        try:
-            with quiet():
-                found = auto.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-                config = plain_config(found.to_dict())
-                model, report = auto.AutoModelForImageClassification.from_pretrained(
-                    folder,
-                    config=_built_config(config, classes),
-                    output_loading_info=True,
-                    ignore_mismatched_sizes=True,
-                    use_safetensors=True,
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    dtype=torch.float32,
-                )
-        except Exception:
-            raise InvalidInput("model", shown, _ALLOWED) from None
-        names = [*report["missing_keys"], *(entry[0] for entry in report["mismatched_keys"])]
-        missing = [key for key in names if not key.startswith("classifier.")]
-        if missing:
-            raise InvalidInput("model", shown, f"a model with all its weights; {len(missing)} are missing")
-        sizes = [config.get("image_size"), config.get("vision_config", {}).get("image_size")]
-        seen = Preprocessing.of(folder, model_type=str(config.get("model_type")), sizes=sizes)
-        return cls(
-            config=config,
-            channels_in=channels_in,
-            height=height,
-            width=width,
-            classes=classes,
-            side=seen.side,
-            mean=seen.mean,
-            std=seen.std,
-            frozen=frozen,
-            lora_rank=lora_rank,
-            model=model,
-        )
 
     def options(self) -> dict[str, Any]:
         """Arguments of the constructor; the configuration is in them, so that no folder is needed to rebuild."""
