@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.training.watching import Watch, Watched
+from privmix.training.run import Watch, Watched
 from tests.refusals import refuses
 
 

@@ -144,22 +144,18 @@ class OneRunProof:
         return self.proven_epsilon > self.claimed_epsilon
 
     def to_dict(self) -> dict[str, Any]:
-        figures = {
-            "claimed_epsilon": self.claimed_epsilon,
-            "proven_epsilon": self.proven_epsilon,
-            "provable_epsilon": self.provable_epsilon,
-        }
+        def figures(*names: str) -> dict[str, float | None]:
+            found = {name: getattr(self, name) for name in names}
+            return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
         return {
             "canaries": self.run.canaries,
             "guesses": self.run.guesses,
             "correct": self.run.correct,
             "delta": self.delta,
             "confidence": self.confidence,
-            **{name: value if math.isfinite(value) else None for name, value in figures.items()},
-            "proven_by": {
-                name: value if math.isfinite(value) else None
-                for name, value in (("steinke", self.steinke), ("mahloujifar", self.mahloujifar))
-            },
+            **figures("claimed_epsilon", "proven_epsilon", "provable_epsilon"),
+            "proven_by": figures("steinke", "mahloujifar"),
             "violated": self.violated,
         }
 

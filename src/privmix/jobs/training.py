@@ -43,11 +43,10 @@ from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models.own import OwnNetwork, own_module
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.run import TrainingRun
+from privmix.training.run import TrainingRun, Watch
 from privmix.training.trained import TrainedModel
 from privmix.training.trainer import Trainer
 from privmix.training.views.pipeline import ViewBank
-from privmix.training.watching import Watch
 from privmix.world import World, current_world
 
 _SHARED: Final = ("pool", "public", "synthetic", "validation")

@@ -51,6 +51,7 @@ class PoissonBatches:
         self._sampler = self.plan.sampler_for(self.records)
         self._end = self.records if self.last is None else self.last
         assert 0 <= self.first <= self._end <= self.records
+        self._tiles = range(self.first // RECORD_TILE, (self._end - 1) // RECORD_TILE + 1)
 
     def draw(self, step: int) -> Batch:
         assert 0 <= step < self.plan.steps
@@ -60,8 +61,8 @@ class PoissonBatches:
         indices = self.members(step)
         seeds = np.empty(len(indices), np.int64)
         groups = None if self.plan.microbatch_size == 1 else np.empty(len(indices), np.int64)
-        cuts = np.searchsorted(indices, np.arange(self._first_tile, self._last_tile + 2) * RECORD_TILE)
-        for tile, start, stop in zip(range(self._first_tile, self._last_tile + 1), cuts[:-1], cuts[1:], strict=True):
+        cuts = np.searchsorted(indices, np.arange(self._tiles.start, self._tiles.stop + 1) * RECORD_TILE)
+        for tile, start, stop in zip(self._tiles, cuts[:-1], cuts[1:], strict=True):
             if start == stop:
                 continue
             # Drawn for every record of the tile, so that one record's draw does not depend on who else was sampled.
@@ -74,27 +75,17 @@ class PoissonBatches:
                     groups[start:stop] = generator.integers(self.plan.units, size=size)[own]
         return Batch(indices, seeds, groups)
 
-    @property
-    def _first_tile(self) -> int:
-        return self.first // RECORD_TILE
-
-    @property
-    def _last_tile(self) -> int:
-        return (self._end - 1) // RECORD_TILE
-
     def members(self, step: int) -> NDArray[np.int64]:
         row_tile, row = divmod(step, ROW_TILE)
         if self._tile is None or self._tile[0] != row_tile:
-            self._tile = (row_tile, self._draw_rows(row_tile))
+            rows: list[list[NDArray[np.int64]]] = []
+            for tile in self._tiles:
+                membership = self._sampler.draw(self.streams, row_tile, tile)
+                pieces = np.split(membership.indices + tile * RECORD_TILE, membership.offsets[1:-1])
+                rows.append([piece[(piece >= self.first) & (piece < self._end)] for piece in pieces])
+            # Steps that follow are mostly of the same tile.
+            self._tile = row_tile, [np.concatenate(parts) for parts in zip(*rows, strict=True)]
         return self._tile[1][row]
-
-    def _draw_rows(self, row_tile: int) -> list[NDArray[np.int64]]:
-        rows: list[list[NDArray[np.int64]]] = []
-        for tile in range(self._first_tile, self._last_tile + 1):
-            membership = self._sampler.draw(self.streams, row_tile, tile)
-            pieces = np.split(membership.indices + tile * RECORD_TILE, membership.offsets[1:-1])
-            rows.append([piece[(piece >= self.first) & (piece < self._end)] for piece in pieces])
-        return [np.concatenate(parts) for parts in zip(*rows, strict=True)]
 
 
 def refuse_foreign_loader(data: Any) -> None:

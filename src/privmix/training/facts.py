@@ -45,10 +45,6 @@ class ImageLayout(Checked):
         lead = x.shape[:-1]
         return x.reshape(*lead, self.height, self.width, self.channels).movedim(-1, -3)
 
-    def to_vectors(self, images: Tensor) -> Tensor:
-        """(..., C, H, W) images -> (..., d) vectors."""
-        return images.movedim(-3, -1).flatten(start_dim=-3)
-
 
 _MOST_AXES: Final = 8
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from privmix.certificate.certificate import CERTIFICATE_FILE
 from privmix.errors import InvalidInput, check_choice
@@ -35,6 +36,8 @@ from privmix.rounding import rounded_up
 from privmix.training.certificate import CARD_FILE, WEIGHTS_FILE
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
+from privmix.training.examples import PublicData
+from privmix.training.facts import ModelFacts
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.gradients.execution import Chunks, check_strategy, choose_strategy, fitting_chunk
@@ -45,9 +48,8 @@ from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import ExtendedMethod, settings_of
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
-from privmix.training.trained import MODEL_FILE
+from privmix.training.trained import MODEL_FILE, shaped
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
-from privmix.training.watching import Watch
 from privmix.untrusted import read_json
 from privmix.world import World
 
@@ -114,6 +116,76 @@ def pack_state(step: int, state: Mapping[str, Tensor]) -> bytes:
 def unpack_state(content: bytes) -> tuple[int, dict[str, Tensor]]:
     tensors = load_tensors(content)
     return int(tensors.pop(_STEP)), tensors
+
+
+# Observers of progress get public figures alone: no other value leaves a step.
+_AT_ONCE: Final = 256
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Public figures for callbacks after a step.
+
+    Formal guarantees:
+        * Public: nothing in it is computed from a private record but by way of weights that the plan makes private.
+        * An upper bound: ``epsilon`` is the accountant's bound for the steps so far, and at most the target.
+
+    Attributes:
+        step: completed steps, from 1.
+        steps: steps in all.
+        epsilon: spent so far, at ``delta``.
+        delta: of the plan.
+        metrics: ``"validation/accuracy"`` and ``"validation/loss"`` of public ``validation`` data, if any, of the
+            current model.
+    """
+
+    step: int
+    steps: int
+    epsilon: float
+    delta: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+Callback = Callable[[Watched], object]
+
+
+class Watch:
+    """Callbacks, which are functions of :class:`Watched`, and validation data."""
+
+    def __init__(self, callbacks: Any, validation: PublicData | None = None, facts: ModelFacts | None = None) -> None:
+        several: Sequence[Any] = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
+        self._callbacks: list[Callback] = [one for one in several if one is not None]
+        for one in self._callbacks:
+            if not callable(one):
+                raise InvalidInput("callbacks", type(one).__name__, "functions of a Watched")
+        if validation is not None and not self._callbacks:
+            raise InvalidInput("validation", "public data", "none without `callbacks`, which use them")
+        self._validation, self._facts = validation, facts
+
+    def __bool__(self) -> bool:
+        return bool(self._callbacks)
+
+    def tell(self, step: int, steps: int, epsilon: float, delta: float, network: Classifier) -> None:
+        """Call each; ``network`` holds the weights that a model would have now."""
+        seen = Watched(step, steps, epsilon, delta, self._metrics(network))
+        for callback in self._callbacks:
+            callback(seen)
+
+    @torch.no_grad()
+    def _metrics(self, network: Classifier) -> dict[str, float]:
+        if self._validation is None:
+            return {}
+        assert self._facts is not None
+        device, training = next(network.parameters()).device, network.training
+        network.eval()
+        loss = right = 0.0
+        x, targets = self._validation.x, self._validation.targets
+        for part, wanted in zip(torch.split(x, _AT_ONCE), torch.split(targets, _AT_ONCE), strict=True):
+            logits = network(shaped(part.to(device), network, self._facts)).float()
+            loss += float(cross_entropy(logits, wanted.to(device), reduction="sum"))
+            right += float((logits.argmax(1) == wanted.to(device).argmax(1)).sum())
+        network.train(training)
+        return {"validation/accuracy": right / len(x), "validation/loss": loss / len(x)}
 
 
 _CHUNK, _METHOD = "chunk", "method."

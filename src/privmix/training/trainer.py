@@ -34,10 +34,9 @@ from privmix.training.noise import check_processes
 from privmix.training.plan import TrainingPlan
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
-from privmix.training.run import PrivatePhase, TrainingRun, pack_state, unpack_state
+from privmix.training.run import PrivatePhase, TrainingRun, Watch, pack_state, unpack_state
 from privmix.training.trained import TrainedModel, load_trained, shaped, weights_digest
 from privmix.training.views.pipeline import ViewPipeline
-from privmix.training.watching import Watch
 from privmix.world import World
 
 

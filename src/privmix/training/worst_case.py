@@ -56,11 +56,14 @@ def linear_steps(
 ) -> Iterator[Tensor]:
     """How far each step moves the weights of the features, (2, d) float64, along the noisy mean gradient."""
     # Two classes; with persons as units, each record is a person's, repeated as often as a step draws records of one.
+    if plan.per_person is not None and records.units is None:
+        whose = np.repeat(np.arange(len(records)), plan.per_person)
+        records = TrainingRecords.of(records.x[whose], records.labels[whose], classes=records.classes, persons=whose)
     model = LinearHead(dim=records.dim, classes=2)
     flat = FlatParameters(model)
     trainer = DpSgd(
         plan=plan,
-        records=_as_persons(plan, records),
+        records=records,
         views=ViewPipeline(ViewConfig.plain(), classes=2),
         gradients=ClosedFormGradients(model, flat, Clipping(plan.clip_norm)),
         optimiser=Optimiser(flat, OptimiserConfig(learning_rate=learning_rate), plan.steps),
@@ -70,13 +73,6 @@ def linear_steps(
         before = flat.get().double()
         trainer.step(step)
         yield flat.unflatten(before - flat.get().double())["head.weight"]
-
-
-def _as_persons(plan: TrainingPlan, records: TrainingRecords) -> TrainingRecords:
-    if plan.per_person is None or records.units is not None:
-        return records
-    whose = np.repeat(np.arange(len(records)), plan.per_person)
-    return TrainingRecords.of(records.x[whose], records.labels[whose], classes=records.classes, persons=whose)
 
 
 def training_noises(
@@ -255,11 +251,10 @@ class _Replay(StepObserver):
         if self._batch is None:
             self._batch = batch
             return batch
-        return self._batch if self.replaced else _batch_without(self._batch, self.position)
-
-
-def _batch_without(batch: Batch, position: int) -> Batch:
-    kept = batch.indices != position
-    indices = batch.indices[kept]
-    groups = None if batch.groups is None else batch.groups[kept]
-    return Batch(indices - (indices > position), batch.seeds[kept], groups)
+        if self.replaced:
+            return self._batch
+        kept = self._batch.indices != self.position
+        indices = self._batch.indices[kept]
+        groups = None if self._batch.groups is None else self._batch.groups[kept]
+        # The records behind it have moved up by one.
+        return Batch(indices - (indices > self.position), self._batch.seeds[kept], groups)

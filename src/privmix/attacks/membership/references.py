@@ -187,19 +187,25 @@ def train_references(
     marks = deal_records(len(features), size, references, streams.generator("reference records"))
     kept = None if work is None else _Kept(work, _identity(trainer, features, labels, size, references))
     if kept is not None:
-        marks = kept.marks(marks)
+        # Which records each model has: as noted, or noted now.
+        noted = kept.read(_DEAL, marks.shape)
+        if noted is None:
+            kept.write(_DEAL, marks)
+        else:
+            marks = noted.astype(bool)
     logits = np.empty((references, len(features)))
     # One copy of the chosen records at a time, always in the same memory.
     chosen = np.empty((size, features.shape[1]), features.dtype)
     for number, mark in enumerate(marks):
-        found = None if kept is None else kept.load(number, len(features))
+        name = f"reference-{number:05d}.npz"
+        found = None if kept is None else kept.read(name, (len(features),))
         if found is None:
             own = streams.derive(f"reference {number}")
             np.take(features, np.flatnonzero(mark), axis=0, out=chosen, mode="clip")
             found = logits_of(trainer(chosen, labels[mark], own))
             own.destroy()
             if kept is not None:
-                kept.save(number, found)
+                kept.write(name, found)
         logits[number] = found
         if progress is not None:
             progress("reference models", number + 1, references)
@@ -224,21 +230,7 @@ class _Kept:
         if not same:
             raise InvalidInput("work", str(folder), "the folder of the same attack, or an empty one")
 
-    def marks(self, fresh: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which records each model has: as noted, or noted now."""
-        found = self._read(_DEAL, fresh.shape)
-        if found is None:
-            self._write(_DEAL, fresh)
-            return fresh
-        return found.astype(bool)
-
-    def load(self, number: int, records: int) -> NDArray[np.float64] | None:
-        return self._read(f"reference-{number:05d}.npz", (records,))
-
-    def save(self, number: int, logits: NDArray[np.float64]) -> None:
-        self._write(f"reference-{number:05d}.npz", logits)
-
-    def _read(self, name: str, shape: tuple[int, ...]) -> NDArray[Any] | None:
+    def read(self, name: str, shape: tuple[int, ...]) -> NDArray[Any] | None:
         if not self._folder.has(name):
             return None
         try:
@@ -250,7 +242,7 @@ class _Kept:
             raise StorageError(f"work: {self._folder.path / name}: not what this attack wrote")
         return found
 
-    def _write(self, name: str, values: NDArray[Any]) -> None:
+    def write(self, name: str, values: NDArray[Any]) -> None:
         content = io.BytesIO()
         np.savez(content, values=values)
         try:

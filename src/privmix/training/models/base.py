@@ -75,10 +75,6 @@ class Classifier(nn.Module, ABC):
         """(b, C, H, W) in [0, 1], or (b, d) -> (b, classes) logits."""
 
     @property
-    def title(self) -> str:
-        return type(self).__name__
-
-    @property
     def temperature(self) -> float:
         """The factor on logits before the softmax, from the weights alone; 1 if it is unknown."""
         return 1.0

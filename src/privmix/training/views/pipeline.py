@@ -261,7 +261,7 @@ class ViewBank(Continued):
             images = torch.from_numpy(unit_range(batch.x)).reshape(count, -1)
             copies = layout.to_images(images)[:, None].expand(-1, self._views, -1, -1, -1)
             changed = augment(copies, self._augmentations, RecordRandom(seeds[:count]))
-            inputs = layout.to_vectors(changed).reshape(-1, *shape).numpy()
+            inputs = changed.movedim(-3, -1).reshape(-1, *shape).numpy()
             yield self._inner.transform(inputs).reshape(count, -1), batch.y
             seeds = seeds[count:]
 
