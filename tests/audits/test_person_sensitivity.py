@@ -31,7 +31,8 @@ from privmix.research.rivals.embedding.engine import EmbeddingSums
 from privmix.training.dp_sgd import DpSgd
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.worst_case import attack_training, training_noise, training_sensitivity
+from privmix.training.worst_case import attack_training, training_noise
+from tests.audits.step_sensitivity import training_sensitivity
 from tests.audits.test_sensitivity import PLANS as OF_RECORDS
 from tests.audits.test_sensitivity import STRATEGIES, VALUES, exceeded, trainer_of
 from tests.refusals import refuses

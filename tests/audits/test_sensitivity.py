@@ -42,8 +42,8 @@ from privmix.training.public.base import ExtendedMethod
 from privmix.training.records import TrainingRecords
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
-from privmix.training.worst_case import training_sensitivity
 from tests.audits.samplers import in_two_rows
+from tests.audits.step_sensitivity import training_sensitivity
 from tests.refusals import refuses
 from tests.releases.helpers import own_options
 

@@ -95,13 +95,6 @@ class TrainingRecords:
         places = np.floor((np.arange(most) + starts[:, None]) * counts / most).astype(np.int64)
         return np.asarray(order[begins[persons][:, None] + np.minimum(places, counts - 1)])
 
-    def of_unit(self, position: int) -> NDArray[np.int64]:
-        """Return indices of the records of a unit."""
-        if self.units is None:
-            return np.array([position])
-        order, begins = self.units
-        return np.sort(order[begins[position] : begins[position + 1]])
-
     def whose(self) -> NDArray[np.int64]:
         """(n,) which unit each record is of; -1: of a person with more records than count, it does not."""
         if self.units is None:

@@ -1,4 +1,4 @@
-"""Audits of a training plan on a linear head: the real steps, the worst case of their plan, and what a record moves.
+"""Audits of a training plan on a linear head: the real steps, and the worst case of their plan.
 
 Each canary has a feature that no other record has, so its clipped gradient is C in a known direction of its own. An
 attacker who sees the weights after every step sees noise in that direction, plus C in the steps that drew the canary.
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -28,15 +28,13 @@ from privmix.audits.bounds import Scores
 from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.audits.empty_runs import GAUSSIAN, FreshStreams, PureNoise, count_noises
 from privmix.audits.looks import Stopping, audit_until
-from privmix.audits.sensitivity import QuerySensitivity, distances
 from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores, Mask
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress, silent
-from privmix.training.batches import Batch
 from privmix.training.config import OptimiserConfig
-from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
+from privmix.training.dp_sgd import DpSgd, Optimiser
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.parameters import FlatParameters
@@ -197,64 +195,3 @@ def audit_training(
 
     said = {"claimed_epsilon": claimed_epsilon, "delta": plan.delta, "confidence": confidence}
     return audit_until(attacked, judged, stopping or Stopping(), runs=runs, progress=progress, **said)
-
-
-def training_sensitivity(
-    make: Callable[[TrainingRecords, SecretStreams, Sequence[StepObserver]], DpSgd],
-    records: TrainingRecords,
-    position: int,
-    *,
-    replacement: tuple[NDArray[Any], int] | None = None,
-    seed: int = 0,
-) -> QuerySensitivity:
-    """Do a step with a record and without it (or another in its place) under one key, and compare the weights."""
-    # The step is the first one. The difference is in the unit of the sum of gradients; the others' batch, views and
-    # microbatches are replayed. make: a trainer on records, streams and observers, each time with the same initial
-    # weights, plain SGD of learning rate 1 and a method that keeps the mean. Its plan must allow for one record less
-    # (``records_declared``).
-    count = check_integer("records", len(records), low=2)
-    check_integer("position", position, low=0, high=count - 1)
-    replay = _Replay(position, replaced=replacement is not None)
-    first = make(records, SecretStreams.from_seed(seed), [replay])
-    plan = first.plan
-    if (replacement is not None) != (plan.adjacency is Adjacency.REPLACE_ONE):
-        raise InvalidInput("replacement", replacement is not None, "one exactly where the plan is for replaced records")
-    own = records.of_unit(position)
-    if replacement is None:
-        others = records.kept(np.setdiff1d(np.arange(len(records.x)), own))
-    else:
-        x, labels = records.x.copy(), records.labels.copy()
-        x[own[0]], labels[own[0]] = replacement
-        # One record of a person takes the place of all.
-        others = replace(records, x=x, labels=labels).kept(np.setdiff1d(np.arange(len(x)), own[1:]))
-    second = make(others, SecretStreams.from_seed(seed), [replay])
-    weights = []
-    for trainer in (first, second):
-        trainer.step(0)
-        weights.append(trainer.gradients.flat.get().double().cpu().numpy()[None])
-    length, rounding = distances(weights[0], weights[1], plan.units, "l2")
-    # Means and weights are float32, the one before the other.
-    room = noise_scale(plan) / plan.noise_std
-    declared = plan.sensitivity * room * (1.0 if replacement is None else 2.0)
-    return QuerySensitivity("gradients", declared, float(length[0]), 4 * float(rounding[0]))
-
-
-@dataclass
-class _Replay(StepObserver):
-    """Keeps the batch of the first run, and gives the second the same one, without the record unless it is replaced."""
-
-    position: int
-    replaced: bool
-    _batch: Batch | None = None
-
-    def drawn(self, batch: Batch, step: int) -> Batch:
-        if self._batch is None:
-            self._batch = batch
-            return batch
-        if self.replaced:
-            return self._batch
-        kept = self._batch.indices != self.position
-        indices = self._batch.indices[kept]
-        groups = None if self._batch.groups is None else self._batch.groups[kept]
-        # The records behind it have moved up by one.
-        return Batch(indices - (indices > self.position), self._batch.seeds[kept], groups)
