@@ -17,10 +17,10 @@ from privmix.audits.bounds import check_audit
 from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores
 from privmix.mechanisms.streams import SecretStreams
+from privmix.training.batches import PoissonBatches
 from privmix.training.certificate import statements_of_count
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import SAMPLING
-from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
@@ -46,7 +46,7 @@ def released(plan: TrainingPlan, records: int, seed: int, *, real_batch: bool = 
     drawn = [run.units] * run.steps
     if real_batch:
         sampling = SecretStreams.from_seed(seed).derive(SAMPLING)
-        batches = mechanism_of(run).batches(run, sampling, records, 0, records)
+        batches = PoissonBatches(run, sampling, records)
         drawn = [max(1, len(batches.draw(step).indices)) for step in range(run.steps)]
     rate = 1e-3
     moved = [step.numpy().ravel() / rate for step in linear_steps(run, data, rate, streams)]

@@ -182,8 +182,6 @@ def test_a_batch_has_different_records_with_their_own_targets() -> None:
     rows = rows_of(data, x)
     assert sorted(rows) == list(range(data.size))
     assert torch.equal(targets, data.targets[rows])
-    with refuses("public_method batch_size"):
-        data.batch(0, data.size + 1, seed=0)
 
 
 def test_all_records_are_drawn_equally_often() -> None:

@@ -145,15 +145,14 @@ class DpSgd:
             raise InvalidInput("clip_norm", self.gradients.clipping.clip_norm, f"{self.plan.clip_norm}, as planned")
         if (self.records.units is None) is not (self.plan.per_person is None):
             raise InvalidInput("persons", WITHHELD, "persons of records exactly where the plan's unit is a person")
-        mechanism = mechanism_of(self.plan)
         check_processes(self.plan, self.world.size)
         if self.world.size > 1 and self.observers:
             raise InvalidInput("observers", len(self.observers), "none with several processes")
         sampling = None if self.streams is None else self.streams.derive(SAMPLING)
         first, last = self.world.shard(len(self.records))
         shared = share_streams(self.world, sampling)
-        self.batches: PoissonBatches = mechanism.batches(self.plan, shared, len(self.records), first, last)
-        self._noised = None if self.streams is None else mechanism.noise(self.plan, self.streams)
+        self.batches = PoissonBatches(self.plan, shared, len(self.records), first, last)
+        self._noised = None if self.streams is None else mechanism_of(self.plan).noise(self.plan, self.streams)
         self._chunks = self.chunks or Chunks(size=256)
 
     def step(self, step: int) -> None:

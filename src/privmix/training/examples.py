@@ -163,7 +163,6 @@ class PublicData:
         self, step: int, size: int, seed: int, part: int = 0, augment: Augment | None = None
     ) -> tuple[Tensor, Tensor]:
         """Draw ``size`` different records, x (size, ...) and targets (size, classes), by (seed, step, part) alone."""
-        check_integer("public_method batch_size", size, low=1, high=self.size)
         generator = public_generator("batch", seed, step, part)
         rows = torch.from_numpy(generator.choice(self.size, size, replace=False))
         return self.rows(rows, generator, augment)

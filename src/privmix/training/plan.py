@@ -92,13 +92,10 @@ class TrainingPlan(Shown):
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
         if self.per_person is not None and self.microbatch_size > 1:
             raise InvalidInput("microbatch_size", self.microbatch_size, "1 where a person is the unit")
-        if self.records_noise_multiplier is not None:
-            self._check_estimated(self.records_noise_multiplier)
-
-    def _check_estimated(self, noise: float) -> None:
-        if not (self.records_declared and self.steps and self.adjacency is Adjacency.ADD_REMOVE):
+        estimable = self.records_declared and self.steps and self.adjacency is Adjacency.ADD_REMOVE
+        if self.records_noise_multiplier is not None and not estimable:
             allowed = "none but for steps with add or remove, whose real count is not used (`records_declared`)"
-            raise InvalidInput("records_noise_multiplier", noise, allowed)
+            raise InvalidInput("records_noise_multiplier", self.records_noise_multiplier, allowed)
 
     @property
     def most_units(self) -> int:

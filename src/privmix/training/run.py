@@ -85,15 +85,6 @@ class TrainingRun(Run):
         except (KeyError, TypeError, IndexError):
             raise InvalidInput(CERTIFICATE_FILE, "other content", "the certificate of a trained model") from None
 
-    def once(self, choose: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return the first result of ``choose``, as JSON values: choices by measurement are made once a run."""
-        kept = self.kept(_EXECUTION)
-        if kept is None:
-            kept = json.dumps(choose()).encode()
-            self.keep(_EXECUTION, kept)
-        found: dict[str, Any] = json.loads(kept)
-        return found
-
     def load(self) -> tuple[int, dict[str, Tensor]]:
         """Completed steps, and the state after them; (0, {}) for a run without a checkpoint."""
         kept = self.kept(_STATE)
@@ -312,15 +303,14 @@ class PrivatePhase:
             given = self._network, self._flat, self._clipping, self._input, self._views_of_unit, self._network.classes
             return choose_strategy(named, *given, with_side_information=method is not None)
 
-        def choose() -> dict[str, Any]:
+        content = None if run is None else run.kept(_EXECUTION)
+        if world.is_head and content is None:
             found = strategy(config)
             chunk = config.chunk or fitting_chunk(found, self._input, self._views_of_unit)
-            return {"strategy": found.name, "chunk": chunk}
-
-        content = b""
-        if world.is_head:
-            content = json.dumps(choose() if run is None else run.once(choose)).encode()
-        chosen = json.loads(world.share(content))
+            content = json.dumps({"strategy": found.name, "chunk": chunk}).encode()
+            if run is not None:
+                run.keep(_EXECUTION, content)
+        chosen = json.loads(world.share(content or b""))
         gradients = strategy(replace(config, strategy=check_choice("strategy", chosen.get("strategy"), STRATEGIES)))
         if config.compile:
             gradients.model = torch.compile(self._network)  # type: ignore[assignment]

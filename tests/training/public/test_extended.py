@@ -212,7 +212,7 @@ def test_the_state_of_another_method_is_refused(name: str) -> None:
 @pytest.mark.parametrize("adaptive", [False, True], ids=["plain", "adaptive"])
 def test_perturbations_lie_along_gradients_of_separate_public_batches(adaptive: bool) -> None:
     model = mlp()
-    method = WeightMultiplicity(source(model), rho=0.2, perturbations=3, adaptive=adaptive, eta=0.01)
+    method = WeightMultiplicity(source(model), rho=0.2, perturbations=3, adaptive=adaptive)
     found = method.prepare(5).perturbations
     assert found is not None
     assert found.shape == (3, 43)

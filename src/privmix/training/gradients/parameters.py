@@ -54,11 +54,6 @@ class FlatParameters:
         for tensor, piece in zip(self._tensors, torch.split(flat, self._lengths), strict=True):
             tensor.copy_(piece.view_as(tensor))
 
-    def set_grad(self, flat: Tensor) -> None:
-        """Make ``flat`` (P,) the gradient that an optimiser sees."""
-        for tensor, piece in zip(self._tensors, torch.split(flat, self._lengths), strict=True):
-            tensor.grad = piece.view_as(tensor).to(tensor.dtype).clone()
-
 
 def title_of(model: nn.Module) -> str:
     """Its name in messages: the user's own class where one is wrapped."""

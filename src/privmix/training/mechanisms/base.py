@@ -14,7 +14,6 @@ from torch import Tensor
 from privmix._registry import Registry
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.batches import PoissonBatches
 from privmix.training.config import TrainingConfig
 from privmix.training.plan import TrainingPlan
 
@@ -36,7 +35,7 @@ class TrainingMechanism(ABC):
     """One way of making private steps; a class that is never instantiated.
 
     Formal guarantees:
-        * One plan: batches, noise and price are made from the same ``plan``, of the class :attr:`plan` and no other.
+        * One plan: noise and price are made from the same ``plan``, of the class :attr:`plan` and no other.
         * Noise once: :meth:`noise` gives the same noise for the same key and step, after any earlier calls. Audits read
           the noise of different steps as independent.
     """
@@ -75,13 +74,6 @@ class TrainingMechanism(ABC):
     def scores(cls, plan: TrainingPlan, seen: NDArray[np.float64]) -> NDArray[np.float64]:
         """(3, directions) attack scores of ``seen`` (steps, directions), in clipping norms."""
         # The exact log-likelihood ratio, a linear score, and one for noise that repeats.
-
-    @classmethod
-    def batches(
-        cls, plan: TrainingPlan, streams: SecretStreams, records: int, first: int = 0, last: int | None = None
-    ) -> PoissonBatches:
-        """Who is in each step."""
-        return PoissonBatches(plan, streams, records, first, last)
 
 
 MECHANISMS: Final[Registry[type[TrainingMechanism]]] = Registry(

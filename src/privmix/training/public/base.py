@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from privmix._registry import Registry
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.training.examples import Augment, PublicData, public_generator
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
 
@@ -91,9 +91,6 @@ class PublicGradients:
 
     def __post_init__(self) -> None:
         check_integer("public_method batch_size", self.batch_size, low=1, high=self.data.size)
-        check_integer("public seed", self.seed, low=0)
-        if self.max_norm is not None:
-            check_number("largest public gradient norm", self.max_norm, low=0, low_open=True)
 
     def at(self, step: int, part: int = 0) -> Tensor:
         """Gradient (P,) of public batch ``part`` of ``step`` at the current weights."""

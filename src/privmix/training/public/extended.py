@@ -9,7 +9,6 @@ from typing import ClassVar, Final
 import torch
 from torch import Tensor
 
-from privmix.errors import check_integer, check_number
 from privmix.training.gradients.parameters import SideInformation
 from privmix.training.public.base import (
     METHODS,
@@ -19,6 +18,9 @@ from privmix.training.public.base import (
     adaptive_ascent,
     ascent,
 )
+
+# Added to the sizes of weights, as ASAM's authors do (Kwon et al. 2021).
+_ETA: Final = 0.01
 
 
 @METHODS.register
@@ -42,19 +44,14 @@ class WeightMultiplicity(ExtendedMethod):
         perturbations: int = 16,
         *,
         adaptive: bool = False,
-        eta: float = 0.01,
     ) -> None:
-        self.source = source
-        self.rho: Final = check_number("rho", rho, low=0, low_open=True)
-        self.perturbations: Final = check_integer("perturbations", perturbations, low=1)
-        self.adaptive = adaptive
-        self.eta: Final = check_number("eta", eta, low=0)
+        self.source, self.rho, self.perturbations, self.adaptive = source, rho, perturbations, adaptive
 
     def prepare(self, step: int) -> SideInformation:
         gradients = [self.source.at(step, part) for part in range(1, self.perturbations + 1)]
         if self.adaptive:
             weights = self.source.flat.get()
-            rows = [adaptive_ascent(gradient, weights, self.rho, self.eta) for gradient in gradients]
+            rows = [adaptive_ascent(gradient, weights, self.rho, _ETA) for gradient in gradients]
         else:
             rows = [ascent(gradient, self.rho) for gradient in gradients]
         return SideInformation(perturbations=torch.stack(rows))
@@ -100,9 +97,8 @@ class MirrorDescent(WithGradients):
 
     def __init__(self, source: PublicGradients, steps: int, decay_steps: int | None = None, floor: float = 0.0) -> None:
         super().__init__(source)
-        check_integer("steps", steps, low=1)
-        self.decay_steps: Final = steps if decay_steps is None else check_integer("decay steps", decay_steps, low=1)
-        self.floor: Final = check_number("least private share", floor, low=0, high=1)
+        self.decay_steps: Final = decay_steps or steps
+        self.floor: Final = floor
 
     def private_share(self, step: int) -> float:
         return max(self.floor, math.cos(math.pi / 2 * min(step / self.decay_steps, 1.0)))
@@ -132,8 +128,8 @@ class AdaDps(WithGradients):
 
     def __init__(self, source: PublicGradients, moment_decay: float = 0.9, damping: float = 0.1) -> None:
         super().__init__(source)
-        self.decay: Final = check_number("decay of the second moment", moment_decay, low=0, high=1, high_open=True)
-        self.damping: Final = check_number("damping", damping, low=0, low_open=True)
+        self.decay: Final = moment_decay
+        self.damping: Final = damping
         self._moment = torch.zeros(source.flat.size, device=source.flat.device)
         self._steps = 0
 

@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput
 from privmix.optimisers import Sgd
 from privmix.progress import Progress
 from privmix.training.examples import Augment, PublicData, public_generator
@@ -48,8 +48,6 @@ def adversarial(
         * Without a trace: weights, buffers, ``grad`` fields and torch's global generators are as before.
         * Repeatable: equal weights, images and seed give equal results on one machine.
     """
-    check_number("radius of the adversary", radius, low=0, high=1)
-    check_integer("steps of the adversary", steps, low=0)
     if len(x) == 0 or radius == 0:
         return x
     if float(x.min()) < 0 or float(x.max()) > 1:
@@ -83,7 +81,6 @@ def warm_up(
         * Repeatable: equal models, data, config and seed give equal weights on one machine.
         * Apart: torch's and NumPy's global generators are neither read nor moved.
     """
-    check_integer("public seed", seed, low=0)
     flat = FlatParameters(model)
     weights = [tensor for tensor in model.parameters() if tensor.requires_grad]
     kept = [tensor.grad for tensor in weights]
@@ -107,7 +104,8 @@ def warm_up(
                 for group in optimiser.param_groups:
                     group["lr"] = config.rate(epoch * len(batches) + index, config.epochs * len(batches))
                 batch_loss, gradient = step_gradient(model, flat, x, targets, config, seed=own)
-                flat.set_grad(gradient)
+                for tensor, slope in zip(weights, flat.unflatten(gradient).values(), strict=True):
+                    tensor.grad = slope.to(tensor.dtype).clone()
                 optimiser.step()
                 loss += batch_loss * len(rows) / public.size
             if not math.isfinite(loss):

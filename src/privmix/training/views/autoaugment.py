@@ -102,31 +102,7 @@ def operate(image: Image.Image, name: str, magnitude: int, sign: int) -> Image.I
     return _OPERATIONS[name](image, magnitude / _STRONGEST, sign)
 
 
-def _shear_y(image: Image.Image, strength: float, sign: int) -> Image.Image:
-    return _affine(image, (1, 0, 0, sign * 0.3 * strength, 1, 0))
-
-
-def _translate_x(image: Image.Image, strength: float, sign: int) -> Image.Image:
-    return _affine(image, (1, 0, sign * round(_FARTHEST * strength * image.width), 0, 1, 0))
-
-
-def _translate_y(image: Image.Image, strength: float, sign: int) -> Image.Image:
-    return _affine(image, (1, 0, 0, 0, 1, sign * round(_FARTHEST * strength * image.height)))
-
-
-def _rotate(image: Image.Image, strength: float, sign: int) -> Image.Image:
-    return image.rotate(sign * 30 * strength, fillcolor=_fill(image))
-
-
-def _posterize(image: Image.Image, strength: float, sign: int) -> Image.Image:
-    return ImageOps.posterize(image, round(8 - 4 * strength))
-
-
-def _solarize(image: Image.Image, strength: float, sign: int) -> Image.Image:
-    return ImageOps.solarize(image, round(256 * (1 - strength)))
-
-
-def _affine(image: Image.Image, coefficients: tuple[float, ...]) -> Image.Image:
+def _affine(image: Image.Image, *coefficients: float) -> Image.Image:
     return image.transform(image.size, Image.Transform.AFFINE, coefficients, fillcolor=_fill(image))
 
 
@@ -145,15 +121,19 @@ def _enhanced(kind: Callable[[Image.Image], Any]) -> _Operation:
 
 
 _OPERATIONS: Final[dict[str, _Operation]] = {
-    "shear-y": _shear_y,
-    "translate-x": _translate_x,
-    "translate-y": _translate_y,
-    "rotate": _rotate,
+    "shear-y": lambda image, strength, sign: _affine(image, 1, 0, 0, sign * 0.3 * strength, 1, 0),
+    "translate-x": lambda image, strength, sign: _affine(
+        image, 1, 0, sign * round(_FARTHEST * strength * image.width), 0, 1, 0
+    ),
+    "translate-y": lambda image, strength, sign: _affine(
+        image, 1, 0, 0, 0, 1, sign * round(_FARTHEST * strength * image.height)
+    ),
+    "rotate": lambda image, strength, sign: image.rotate(sign * 30 * strength, fillcolor=_fill(image)),
     "autocontrast": lambda image, strength, sign: ImageOps.autocontrast(image),
     "invert": lambda image, strength, sign: ImageOps.invert(image),
     "equalize": lambda image, strength, sign: ImageOps.equalize(image),
-    "solarize": _solarize,
-    "posterize": _posterize,
+    "solarize": lambda image, strength, sign: ImageOps.solarize(image, round(256 * (1 - strength))),
+    "posterize": lambda image, strength, sign: ImageOps.posterize(image, round(8 - 4 * strength)),
     "color": _enhanced(ImageEnhance.Color),
     "contrast": _enhanced(ImageEnhance.Contrast),
     "brightness": _enhanced(ImageEnhance.Brightness),
