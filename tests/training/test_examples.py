@@ -184,15 +184,6 @@ def test_a_batch_has_different_records_with_their_own_targets() -> None:
     assert torch.equal(targets, data.targets[rows])
 
 
-def test_all_records_are_drawn_equally_often() -> None:
-    """Each of 10 counts is binomial(2000, 0.3); seven standard deviations: false alarm below 1e-10."""
-    data = public_data(10)
-    counts = np.zeros(10)
-    for step in range(2000):
-        counts[rows_of(data, data.batch(step, 3, seed=1)[0])] += 1
-    assert (abs(counts - 600) < 7 * np.sqrt(2000 * 0.3 * 0.7)).all()
-
-
 def test_the_augmentation_gets_seeds_that_name_the_batch() -> None:
     data, seen = public_data(), []
 

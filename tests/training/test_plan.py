@@ -78,18 +78,6 @@ def test_planned_on_the_safe_side(target: float, adjacency: Adjacency) -> None:
     assert plan.microbatch_size == 2
 
 
-def test_a_declared_count_stays_what_it_was() -> None:
-    """Records that are more or fewer than declared are sampled at the planned rate; undeclared, they are refused."""
-    declared = replace(PLAN, records_declared=True)
-    for records in (900, 1000, 1234):
-        sampler = declared.sampler_for(records)
-        assert (sampler.records, sampler.sampling_rate, sampler.rows) == (records, 0.1, 25)
-    with refuses("records") as refused:
-        PLAN.sampler_for(1234)
-    assert "1234" not in str(refused.value)
-    assert PLAN.sampler_for(1000) == PLAN.sampler
-
-
 USUAL: dict[str, Any] = {"records": 60_000, "epsilon": 1.0, "delta": 1e-5, "batch_size": 512, "epochs": 10}
 
 

@@ -188,17 +188,6 @@ def test_total_a_record_that_is_not_finite_adds_zero(name: str, strategy: type[G
     assert not gradients.clipped_sum(x[1:2] * torch.nan, targets[1:2], SideInformation()).any()
 
 
-@pytest.mark.parametrize("what", ["scale", "centre", "perturbations"])
-@pytest.mark.parametrize("strategy", [LoopGradients, VmapGradients, ClosedFormGradients], ids=lambda s: s.name)
-def test_total_with_side_information(strategy: type[GradientStrategy], what: str) -> None:
-    x, targets = inputs("linear", 3, 2)
-    side, clipping = side_of("linear", what, 2), Clipping(0.3)
-    gradients = strategy_of("linear", strategy, clipping)
-    expected = naive_sum(build("linear"), x[:2], targets[:2], clipping, side)
-    x[2, 0, 3] = torch.inf
-    assert_close(gradients.clipped_sum(x, targets, side), expected)
-
-
 @pytest.mark.parametrize("kind", [FLAT, AUTOMATIC])
 @EVERY_PAIR
 def test_clipped_once_and_never_longer(name: str, strategy: type[GradientStrategy], kind: str) -> None:
