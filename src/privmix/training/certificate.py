@@ -101,8 +101,13 @@ def public_text(
     # before: the wording from before statements named the comparison of public data.
     drafted = drafted_statements(extractor)
     statements = _statements(plan, public_data, insecure_seed, in_ledger, before, not drafted)
+    seeded = (
+        "insecure_seed: the noise came from a seed, so whoever guesses it can subtract it. There is no privacy here."
+    )
+    # If no record is read, no delta shows one.
+    warnings = [*([seeded] if insecure_seed else []), *(delta_warning(plan) if plan.steps else [])]
     return {
-        "warnings": _warnings(plan, insecure_seed),
+        "warnings": warnings,
         "statements": [*statements, *drafted],
         "assessment": assess(_facts(plan, public_data, insecure_seed, in_ledger, right)),
     }
@@ -111,17 +116,6 @@ def public_text(
 def read_certificate(folder: str | Path) -> Certificate:
     """Read a trained model's certificate and check its structure, version and hash."""
     return common.read_certificate(folder, ModelFields)
-
-
-def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:
-    found = []
-    if insecure_seed:
-        found.append(
-            "insecure_seed: the noise came from a seed, so whoever guesses it can subtract it. There is no privacy "
-            "here."
-        )
-    # If no record is read, no delta shows one.
-    return [*found, *(delta_warning(plan) if plan.steps else [])]
 
 
 def _statements(

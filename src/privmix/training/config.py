@@ -73,10 +73,6 @@ _RUNNING: Final = "Running"
 MECHANISMS_PLACE: Final = ("privmix.training.mechanisms", "MECHANISMS.register", "privmix.training_mechanisms")
 
 
-def _models() -> str:
-    return ", ".join(str(said["called"]) for said in literals_of("privmix.training.models"))
-
-
 def named_model(given: Any) -> Any:
     """Name in settings of a model given by name, or as a ``torch.nn.Module``: the place of its code is withheld."""
     if isinstance(given, str) and not given.startswith(OWN_PREFIX):
@@ -85,19 +81,14 @@ def named_model(given: Any) -> Any:
     return OWN if isinstance(given, str) or hasattr(given, "named_parameters") else given
 
 
-def _views() -> str:
-    words = {said["name"]: said.get("words") for said in literals_of("privmix.training.views")}
-    return "; ".join(f"{name} ({more})" if more else name for name, more in words.items())
-
-
-def _mechanisms() -> str:
-    return "; ".join(
-        f"{said['name']} ({said.get('words', 'of another package')})" for said in literals_of(*MECHANISMS_PLACE)
-    )
-
-
 def _mechanism_names() -> Sequence[str]:
     return [*behind("privmix.training.mechanisms.base:MECHANISMS")]
+
+
+def _named(variants: Sequence[Mapping[str, Any]], otherwise: str = "") -> str:
+    """Return names of variants with their words in brackets, for help."""
+    words = {one["name"]: one.get("words", otherwise) for one in variants}
+    return "; ".join(f"{name} ({more})" if more else name for name, more in words.items())
 
 
 @described
@@ -135,11 +126,6 @@ class OptimiserConfig:
         return self.learning_rate * (1 - done) if self.schedule == "linear" else self.learning_rate
 
 
-def _methods() -> str:
-    names = ", ".join(one["name"] for one in literals_of(*METHODS_PLACE))
-    return f"{names}; multiplicity+dope and so on"
-
-
 @described
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -148,7 +134,10 @@ class TrainingConfig:
     epsilon: Amount = option(MISSING, "Target epsilon, met with the least noise; 0: public warm-up only.")
     delta: Share = option(MISSING, "Target delta, well below 1/n.")
     model: str = option(
-        LINEAR, "Network: linear on any features; cnn, resnet-9, wrn-16-4 on images.", common=True, names=_models()
+        LINEAR,
+        "Network: linear on any features; cnn, resnet-9, wrn-16-4 on images.",
+        common=True,
+        names=", ".join(str(one["called"]) for one in literals_of("privmix.training.models")),
     )
     batch_size: Count = option(256, "Expected batch size. Default: about n/7 linear, n/12 else.", _STEPS)
     epochs: Positive = option(30.0, "Expected number of epochs. Default: 60 linear, 50 else.", _STEPS, common=True)
@@ -156,7 +145,11 @@ class TrainingConfig:
     clipping: ClippingKind = option(FLAT, "Clipping: flat (Abadi et al.) or automatic (Bu et al.).", _STEPS)
     feature_norm: Positive | None = option(None, "Feature norm after scaling (linear models). Default: 16.", _STEPS)
     mechanism: Annotated[str, Choice(of=_mechanism_names)] = option(
-        DP_SGD, "Mechanism that makes steps private.", _STEPS, names=_mechanisms(), where_used=True
+        DP_SGD,
+        "Mechanism that makes steps private.",
+        _STEPS,
+        names=_named(literals_of(*MECHANISMS_PLACE), "of another package"),
+        where_used=True,
     )
     mechanism_options: Any = option(None, "Options of the mechanism.", stored=False)
     microbatch_size: Count = option(1, "Number of records clipped together; above 1, sensitivity is 2C.", _STEPS)
@@ -175,7 +168,10 @@ class TrainingConfig:
     views: ViewConfig = field(
         default_factory=ViewConfig,
         metadata=said(
-            "Views of a record, such as plain or dp-mix-self. Default: plain.", _VIEWS, names=_views(), common=True
+            "Views of a record, such as plain or dp-mix-self. Default: plain.",
+            _VIEWS,
+            names=_named(literals_of("privmix.training.views")),
+            common=True,
         ),
     )
     bank_views: Size = option(0, "Number of augmented copies of each image (linear models).", _VIEWS)
@@ -189,7 +185,11 @@ class TrainingConfig:
     )
     extended: ExtendedConfig = field(
         default_factory=ExtendedConfig,
-        metadata=said("Method that uses public data in every step (scenario extended).", _PUBLIC, names=_methods()),
+        metadata=said(
+            "Method that uses public data in every step (scenario extended).",
+            _PUBLIC,
+            names=", ".join(one["name"] for one in literals_of(*METHODS_PLACE)) + "; multiplicity+dope and so on",
+        ),
     )
     execution: ExecutionConfig = field(
         default_factory=ExecutionConfig, metadata=said(f"{STRATEGY_HELP} Default: auto.", _RUNNING, names=STRATEGIES)
