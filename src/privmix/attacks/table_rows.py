@@ -160,8 +160,8 @@ def _singling_out(rows: Places, groups: Sequence[Places], generator: np.random.G
         naive += int(np.count_nonzero(theirs[:count] == blind) == 1)
     # Guesses share records: the spread of their difference is that under other halves of the same records.
     of_data = np.arange(len(pooled)) < count
-    gaps = [np.subtract(*_alone(right, generator.permutation(of_data))) for _ in range(_SPLITS if right else 1)]
-    spread = float(np.std(gaps)) / max(len(right), 1)
+    gaps = [np.subtract(*_alone(right, generator.permutation(of_data))) for _ in range(_SPLITS if right else 0)]
+    spread = float(np.std(gaps)) / len(right) if right else 0.0
     found = _shares("singling out", len(right), np.array(_alone(right, of_data)), naive)
     difference, half = found.released - found.control, float(norm.isf(0.025)) * spread
     return replace(found, interval=(difference - half, difference + half))
