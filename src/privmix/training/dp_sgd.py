@@ -151,7 +151,7 @@ class DpSgd:
         sampling = None if self.streams is None else self.streams.derive(SAMPLING)
         first, last = self.world.shard(len(self.records))
         shared = share_streams(self.world, sampling)
-        self.batches = PoissonBatches(self.plan, shared, len(self.records), first, last)
+        self.batches: PoissonBatches = PoissonBatches(self.plan, shared, len(self.records), first, last)
         self._noised = None if self.streams is None else mechanism_of(self.plan).noise(self.plan, self.streams)
         self._chunks = self.chunks or Chunks(size=256)
 

@@ -45,7 +45,10 @@ class WeightMultiplicity(ExtendedMethod):
         *,
         adaptive: bool = False,
     ) -> None:
-        self.source, self.rho, self.perturbations, self.adaptive = source, rho, perturbations, adaptive
+        self.source: Final = source
+        self.rho: Final = rho
+        self.perturbations: Final = perturbations
+        self.adaptive: Final = adaptive
 
     def prepare(self, step: int) -> SideInformation:
         gradients = [self.source.at(step, part) for part in range(1, self.perturbations + 1)]
