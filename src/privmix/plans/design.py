@@ -27,8 +27,88 @@ P = TypeVar("P", bound=BasePlan)
 BOTH: Final = ("local", "ray")
 
 
+class PlannerFacts(ABC, Generic[P]):
+    """Facts that the planner asks a design for.
+
+    Attributes:
+        labels: the planner's names of its candidates; empty where the planner does not try it.
+        margins: the planner takes it only where the predicted error is less by the first share: what its forecast
+            leaves out. The second is that of earlier builds, whose choices are on record.
+    """
+
+    labels: ClassVar[Mapping[str, str]] = {}
+    margins: ClassVar[tuple[float, float]] = (0.0, 0.0)
+
+    @classmethod
+    def trials(cls, setting: Setting) -> Sequence[tuple[str, Design[P]]]:
+        """Options for the planner to try, with the name of the candidate that each belongs to."""
+        return ()
+
+    def ranges(self) -> Mapping[str, Sequence[float]]:
+        """Values that the planner tries for options that do not change the price, by name, preferred values first."""
+        # They are tried one option after another, in this order, and again until nothing is gained.
+        return {}
+
+    @property
+    def rows_follow(self) -> bool:
+        """Whether the planner leaves the number of rows to the design."""
+        return False
+
+    def largest_degree(self, setting: Setting) -> int | None:
+        """Return the largest mixup degree for theory to choose, once there is a target; None: it chooses none."""
+        return None
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Return the options that the planner chooses, for its record."""
+
+    @classmethod
+    def agrees(cls, plan: P, settings: Mapping[str, Any]) -> bool:
+        """Whether :meth:`settings` of a planner's record are those of ``plan``."""
+        return all(getattr(plan, name, None) == value for name, value in settings.items())
+
+    @classmethod
+    @abstractmethod
+    def forecast(cls, plan: P, assumed: AssumedRecords) -> MomentForecast:
+        """Forecast for learners of the release."""
+
+
+class DesignTexts(ABC, Generic[P]):
+    """Statements on a design and its plans, for certificates, data cards and terminals.
+
+    Attributes:
+        lost: what the released form does not keep, for the assessment.
+        released: what is released in addition to rows; empty where there is nothing else.
+        statements: further sentences of the certificate.
+    """
+
+    lost: ClassVar[str] = ""
+    released: ClassVar[str] = ""
+    statements: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    @abstractmethod
+    def mechanism(cls, plan: P, multiplier: str) -> str:
+        """Return the treatment of the records, for the assessment; ``multiplier`` is the noise multiplier, rounded."""
+
+    @classmethod
+    @abstractmethod
+    def card(cls, plan: P, extractor: str) -> str:
+        """Return the description of the rows, for the data card: Markdown."""
+
+    @classmethod
+    @abstractmethod
+    def summary(cls, plan: P, about: str) -> str:
+        """One line on the release; ``about`` has the numbers of records, features and classes."""
+
+    @classmethod
+    @abstractmethod
+    def shown(cls, plan: P) -> dict[str, str]:
+        """Return the plan's own fields for people."""
+
+
 @dataclass(frozen=True)
-class Design(Checked, ABC, Generic[P]):
+class Design(Checked, PlannerFacts[P], DesignTexts[P]):
     """One way to release records. The fields of a subclass are its options, each with a ``help`` in its metadata.
 
     Facts that follow from the options alone are methods. Facts that follow from a plan are class methods, since a plan
@@ -51,12 +131,6 @@ class Design(Checked, ABC, Generic[P]):
             other rows would find nothing, and look like a proof.
         pure_noises: of :data:`privmix.audits.empty_runs.NOISES`, which draws its noises alone.
         moved: of :data:`privmix.audits.sensitivity.MOVED`, which measures how far a record moves its queries.
-        labels: the planner's names of its candidates; empty where the planner does not try it.
-        margins: the planner takes it only where the predicted error is less by the first share: what its forecast
-            leaves out. The second is that of earlier builds, whose choices are on record.
-        lost: what the released form does not keep, for the assessment.
-        released: what is released in addition to rows; empty where there is nothing else.
-        statements: further sentences of the certificate.
     """
 
     name: ClassVar[str]
@@ -73,11 +147,6 @@ class Design(Checked, ABC, Generic[P]):
     worst_case: ClassVar[str] = ""
     pure_noises: ClassVar[str] = ""
     moved: ClassVar[str] = ""
-    labels: ClassVar[Mapping[str, str]] = {}
-    margins: ClassVar[tuple[float, float]] = (0.0, 0.0)
-    lost: ClassVar[str] = ""
-    released: ClassVar[str] = ""
-    statements: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def options(cls) -> tuple[Field[Any], ...]:
@@ -115,60 +184,3 @@ class Design(Checked, ABC, Generic[P]):
     def beside(cls, plan: P) -> Beside | None:
         """Return the file that is released in addition to the rows."""
         return None
-
-    # Facts that the planner asks a design for.
-
-    @classmethod
-    def trials(cls, setting: Setting) -> Sequence[tuple[str, Design[P]]]:
-        """Options for the planner to try, with the name of the candidate that each belongs to."""
-        return ()
-
-    def ranges(self) -> Mapping[str, Sequence[float]]:
-        """Values that the planner tries for options that do not change the price, by name, preferred values first."""
-        # They are tried one option after another, in this order, and again until nothing is gained.
-        return {}
-
-    @property
-    def rows_follow(self) -> bool:
-        """Whether the planner leaves the number of rows to the design."""
-        return False
-
-    def largest_degree(self, setting: Setting) -> int | None:
-        """Return the largest mixup degree for theory to choose, once there is a target; None: it chooses none."""
-        return None
-
-    @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """Return the options that the planner chooses, for its record."""
-
-    @classmethod
-    def agrees(cls, plan: P, settings: Mapping[str, Any]) -> bool:
-        """Whether :meth:`settings` of a planner's record are those of ``plan``."""
-        return all(getattr(plan, name, None) == value for name, value in settings.items())
-
-    @classmethod
-    @abstractmethod
-    def forecast(cls, plan: P, assumed: AssumedRecords) -> MomentForecast:
-        """Forecast for learners of the release."""
-
-    # Statements on a design and its plans, for certificates, data cards and terminals.
-
-    @classmethod
-    @abstractmethod
-    def mechanism(cls, plan: P, multiplier: str) -> str:
-        """Return the treatment of the records, for the assessment; ``multiplier`` is the noise multiplier, rounded."""
-
-    @classmethod
-    @abstractmethod
-    def card(cls, plan: P, extractor: str) -> str:
-        """Return the description of the rows, for the data card: Markdown."""
-
-    @classmethod
-    @abstractmethod
-    def summary(cls, plan: P, about: str) -> str:
-        """One line on the release; ``about`` has the numbers of records, features and classes."""
-
-    @classmethod
-    @abstractmethod
-    def shown(cls, plan: P) -> dict[str, str]:
-        """Return the plan's own fields for people."""
