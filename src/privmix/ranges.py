@@ -126,6 +126,8 @@ class Line:
 class By:
     """A check by a function of field name and value, which raises; ``wrong``: refused values, for tests."""
 
+    wrong: tuple[Any, ...]
+
     def __init__(self, function: Callable[[str, Any], object], *wrong: Any) -> None:
         self._function, self.wrong = function, wrong
 

@@ -173,7 +173,7 @@ class Scatter:
 
     Formal guarantees:
         * Bounded: every residual is clipped to ``bound``, divided by it and rounded toward zero, here. Any residual
-          therefore adds a matrix of Frobenius norm 1 at most. Where each class has its own, it adds to no other.
+          therefore adds a matrix of Frobenius norm 1 at most. If each class has its own, the others stay the same.
         * Exact: every sum is an integer below 2^53; more records than that allows raise.
     """
 

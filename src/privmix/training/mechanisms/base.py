@@ -14,7 +14,6 @@ from torch import Tensor
 from privmix._registry import Registry
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.config import TrainingConfig
 from privmix.training.plan import TrainingPlan
 
 StepNoise = Callable[[Tensor, int], Tensor]
@@ -51,7 +50,7 @@ class TrainingMechanism(ABC):
 
     @classmethod
     @abstractmethod
-    def planned(cls, draft: TrainingPlan, settings: TrainingConfig) -> TrainingPlan:
+    def planned(cls, draft: TrainingPlan, settings: Any) -> TrainingPlan:
         """Return this mechanism's plan of an unpriced draft and settings; raise where it does not fit them."""
 
     @classmethod

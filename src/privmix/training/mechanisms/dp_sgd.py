@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.sampling import log_mixture
 from privmix.mechanisms.streams import SecretStreams
 from privmix.rounding import exact, rounded_down
-from privmix.training.config import TrainingConfig
 from privmix.training.mechanisms.base import MECHANISMS, StepNoise, TrainingMechanism, Words
 from privmix.training.noise import noisy_mean
 from privmix.training.plan import TrainingPlan
@@ -31,7 +30,7 @@ class DpSgdMechanism(TrainingMechanism):
     plan: ClassVar[type[TrainingPlan]] = TrainingPlan
 
     @classmethod
-    def planned(cls, draft: TrainingPlan, settings: TrainingConfig) -> TrainingPlan:
+    def planned(cls, draft: TrainingPlan, settings: Any) -> TrainingPlan:
         return draft
 
     @classmethod
