@@ -208,7 +208,7 @@ def test_missing_clipping_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(tiles.TileReader, "lattice_steps", lattice_steps)
     # Longer records than the bound do not fit the type made for it: a bug that gets so far has a wider one.
-    monkeypatch.setattr(tiles.TileSummer, "largest", 2**20)
+    monkeypatch.setattr(tiles, "largest_step", lambda plan: 2**20)
     monkeypatch.setattr(RecordTransform, "__call__", lambda self, features: np.array(features, np.float64))
     assert caught(name)
 

@@ -222,7 +222,7 @@ def test_a_private_count_moves_by_one() -> None:
 
 def forget_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordTransform, "__call__", lambda self, features: np.asarray(features, np.float64))
-    monkeypatch.setattr(tiles.TileSummer, "largest", 2**22)
+    monkeypatch.setattr(tiles, "largest_step", lambda plan: 2**22)
 
 
 @pytest.mark.parametrize("name", ["poisson", "fixed", "laplace", "hierarchical", "classwise", "moments"])
@@ -248,7 +248,7 @@ def test_clipping_forgotten_after_centring_is_caught(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         RecordTransform, "__call__", lambda self, x: self.clip(x) - (0 if self.centre is None else self.centre)
     )
-    monkeypatch.setattr(tiles.TileSummer, "largest", 2**20)
+    monkeypatch.setattr(tiles, "largest_step", lambda plan: 2**20)
     features, labels = far_apart()
     plan = worst_plan("poisson-centred")
     plan = replace(plan, residual_clip_norm=0.5)
