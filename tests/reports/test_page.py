@@ -301,6 +301,7 @@ def test_a_claim_refuted_by_its_curve_is_not_said_to_be_exceeded() -> None:
     assert "FAIL: do not hand on this release" in text
     assert text.count("Its errors are below the claimed trade-off curve") == 2
     assert "larger epsilon than was claimed" not in text
+    assert "below curve" not in text
     exceeded = samples.audit(violated=True, below_curve=True)
     assert "Its errors are below" not in Page(render_page([exceeded], "public")).all("main")[0].text
 

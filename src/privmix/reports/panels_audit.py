@@ -90,6 +90,7 @@ class AuditPanel(Panel):
             "attack",
             "runs",
             "black_box",
+            "below_curve",
             "points",
             "looks",
             "canaries",
