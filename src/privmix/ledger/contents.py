@@ -26,12 +26,14 @@ class DataIdentity:
     listings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        # Withheld: the hash of a small private file confirms a guess of its content.
         if not all(_HASH.fullmatch(value) for value in (*self.files, *self.listings)):
             raise InvalidInput("contents", WITHHELD, "SHA-256 hashes in hexadecimal")
 
 
 def bind(connection: Connection, dataset: Row[Any], contents: DataIdentity) -> list[str]:
     """Record that the files belong to ``dataset``; returns those that no dataset had."""
+    # Ledgers of the first version keep one hash for each listing: data are recognised by either form.
     owners = _owners(connection, contents.files, "file") | _owners(connection, contents.listings, "listing")
     for owner in owners.values():
         if owner != dataset.id:

@@ -59,6 +59,7 @@ FIRST_HASH: Final = "0" * 64
 
 def canonical(content: Mapping[str, Any]) -> str:
     """Return the one JSON text of an entry, which is stored and hashed."""
+    # Equal content gives equal text, by which `reserve` compares terms. NaN is not JSON and could not be read back.
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -80,6 +81,7 @@ def open_engine(url: str, *, create: bool, patience: float, upgrade: bool = Fals
         raise InvalidInput("ledger", WITHHELD, _ALLOWED) from None
     shown = shown_url(parsed)
     match parsed.drivername:
+        # Options of a URI, such as nolock or mode=memory, would undo the locks or the durability; so would `:memory:`.
         case "sqlite" if parsed.database and parsed.database != ":memory:" and not parsed.query:
             engine = _sqlite(parsed, Path(parsed.database), create, patience)
         case "postgresql" | "postgresql+psycopg":
@@ -102,6 +104,7 @@ def storage_errors(shown: str) -> Iterator[None]:
     try:
         yield
     except sqlalchemy.exc.DBAPIError as error:
+        # PostgreSQL adds the statement and the values of keys on further lines: only the first line is shown.
         reason = (str(error.orig).splitlines() or [type(error).__name__])[0]
         raise StorageError(f"ledger {shown}: {reason}") from None
 
@@ -110,6 +113,7 @@ def storage_errors(shown: str) -> Iterator[None]:
 def writing(engine: Engine) -> Iterator[Connection]:
     """Yield a transaction that may write and, once it is over without an error, is on disk."""
     with engine.connect().execution_options(privmix_writes=True) as connection, connection.begin():
+        # A server may be set to answer before its disk has the commit: a crash would then lose a charge.
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
         yield connection
@@ -139,6 +143,8 @@ def _sqlite(url: sqlalchemy.URL, path: Path, create: bool, patience: float) -> E
     def prepare(connection: sqlite3.Connection, record: Any) -> None:
         # SQLAlchemy begins transactions itself, below: the driver's own guess would begin them too late.
         connection.isolation_level = None
+        # WAL: others read during a write. FULL: a commit is on disk when it returns, which NORMAL does not promise
+        # under WAL. SQLite enforces foreign keys only on request.
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {pragma}")
 
@@ -157,6 +163,7 @@ def _postgresql(url: sqlalchemy.URL, patience: float) -> Engine:
     except ImportError:
         raise MissingExtra("psycopg", "postgres") from None
     url = url.set(drivername="postgresql+psycopg")
+    # A process that hangs with the lock must not block every other one for ever.
     options = f"-c lock_timeout={int(patience * 1000)}"
     return sqlalchemy.create_engine(
         url, connect_args={"options": options, "connect_timeout": 10}, poolclass=sqlalchemy.NullPool
@@ -189,5 +196,6 @@ def _migrate(engine: Engine, shown: str, create: bool, upgrade: bool) -> None:
         if engine.dialect.name == "postgresql":
             # Two that create at once would both find nothing.
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7061646765)")
+        # The second to get the lock finds the newest revision, and Alembic has no step left to do.
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

@@ -105,11 +105,13 @@ def contents_of(connection: Connection, dataset_id: int, kind: str) -> list[dict
 
 def reserved_entry(connection: Connection, id: str) -> tuple[int, dict[str, Any]] | None:
     """Return the dataset and entry of the reservation of that id, in any dataset."""
+    # The id enters a LIKE pattern: hexadecimal digits hold no wildcard.
     if re.fullmatch("[0-9a-f]{32}", id) is None:
         raise InvalidInput("reservation", id, "32 hexadecimal digits")
     found = connection.execute(select(entries.c.dataset_id, entries.c.content).where(entries.c.content.contains(id)))
     for row in found:
         content = parse(row.content)
+        # Commits and bindings repeat the id, and a purpose or result may hold it by chance.
         if content["kind"] == "reserve" and content["id"] == id:
             return row.dataset_id, content
     return None
@@ -118,6 +120,7 @@ def reserved_entry(connection: Connection, id: str) -> tuple[int, dict[str, Any]
 def parse(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
+    # Deep nesting in an altered database ends in RecursionError.
     except (ValueError, TypeError, RecursionError):
         content = None
     kind = content.get("kind") if isinstance(content, dict) else None

@@ -136,6 +136,7 @@ class Ledger:
         with storage_errors(self._shown), writing(self._engine) as connection:
             if connection.execute(select(datasets.c.id).where(datasets.c.name == name)).first():
                 raise InvalidInput("dataset", name, "a dataset without a budget; budgets are set once")
+            # On PostgreSQL two callers can both pass the check above: the unique name decides.
             try:
                 connection.execute(insert(datasets).values(**row, entries=0, head=FIRST_HASH))
             except sqlalchemy.exc.IntegrityError:
@@ -180,6 +181,7 @@ class Ledger:
             UnsupportedEvent: the event has no price under the budget's adjacency and delta, or by its filter.
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
+            # Locked before anything is read: two charges that fit alone may not fit together.
             dataset = self._dataset(connection, name, lock=True)
             new = None if contents is None else bind(connection, dataset, contents)
             charged = pricing.event_for(dataset, event, unit, adjacency, most_per_person)
@@ -188,14 +190,18 @@ class Ledger:
                 charge |= {pricing.CAP: most_per_person, "record_event": event_to_dict(event)}
             known = None if id is None else reserved_entry(connection, id)
             if known is not None:
+                # Same id, other terms: a cheap charge would vouch for an expensive run. Absent fields count as None on
+                # both sides.
                 terms = {field: known[1].get(field) for field in ("purpose", "event", pricing.CAP, "record_event")}
                 if known[0] != dataset.id or canonical(terms) != canonical(dict.fromkeys(terms) | charge):
                     raise InvalidInput("reservation", id, "a reservation with unchanged terms")
                 reservation = Reservation(known[1]["id"], name, known[1]["spent"])
+            # The run was charged before: a ledger without its charge is another one, or an old backup.
             elif again:
                 raise InvalidInput("reservation", id, "a reservation of this ledger and dataset")
             else:
                 spending = self._spending(connection, dataset, charged)
+                # Callers may note an id before the charge: after a kill, a second call finds what was charged.
                 reservation = Reservation(id or uuid.uuid4().hex, name, spending.epsilon)
                 charge |= {} if spending.cost is None else {"cost": dict(vars(spending.cost))}
                 entry = {"kind": "reserve", "id": reservation.id, **charge, "spent": spending.epsilon}
@@ -230,6 +236,7 @@ class Ledger:
             InvalidInput: a step was bound to other records, or to the same under another key.
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
+            # Two copies of one run may bind at once: the lock lets the second see the entry of the first.
             dataset = self._dataset(connection, reservation.dataset, lock=True)
             known = reserved_entry(connection, reservation.id)
             if known is None or known[0] != dataset.id:
@@ -280,6 +287,7 @@ class Ledger:
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset)
             entry = _uncommitted(connection, dataset, reservation)
+            # A certificate is about one record; the charged event is that of a person's whole group.
             return event_from_dict(entry.get("record_event", entry["event"]))
 
     def commit(self, reservation: Reservation, *, result: str) -> None:
@@ -312,6 +320,7 @@ class Ledger:
     def _budget(
         self, name: str, check: Callable[[Row[Any]], None], spending_of: Callable[..., pricing.TotalCost]
     ) -> Budget:
+        # One snapshot: a charge or a commit between two reads would make the counts disagree.
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, name, check=check)
             reserves = contents_of(connection, dataset.id, "reserve")
@@ -365,12 +374,14 @@ class Ledger:
         """Return the dataset's row, checked against the first and last entries of its history."""
         found = self._row(connection, name, lock=lock)
         check(found)
+        # Two entries are enough to notice an edited budget and a cut end, and stay fast; `verify_ledger` hashes all.
         own = select(entries).where(entries.c.dataset_id == found.id)
         first = connection.execute(own.order_by(entries.c.number)).first()
         last = connection.execute(own.order_by(entries.c.number.desc())).first()
         if first is None or last is None or first.hash != chained(FIRST_HASH, first.content):
             raise InvalidInput(f"budget of {name}", "no first entry, or another one", "the terms in the first entry")
         pricing.check_first(found, parse(first.content))
+        # An entry cut off the end, or a row set back, would return spent budget.
         if (last.number, last.hash) != (found.entries, found.head):
             raise InvalidInput(f"ledger history of {name}", last.number, f"{found.entries} entries, as in its row")
         return found

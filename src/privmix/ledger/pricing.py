@@ -83,10 +83,12 @@ def check_dataset(row: Row[Any]) -> None:
     kept = filter_of(row)
     if kept is None:
         return
+    # A filter of a larger capacity than its epsilon allows would grant more than the budget states.
     try:
         promised = kept.epsilon(kept.capacity, row.delta)
     except ArithmeticError:
         raise InvalidInput("ledger filter", row.filter, "a filter that privmix made") from None
+    # Written so that NaN is refused.
     if not promised <= row.epsilon:
         raise InvalidInput("ledger filter", row.filter, f"one of epsilon {exact(row.epsilon)} at the budget's delta")
 
@@ -177,6 +179,7 @@ def price(events: Sequence[Event], delta: float, adjacency: Adjacency) -> float:
 
     accountant = "pld" if delta > 0 else "pure"
     cost = epsilon(Composed(tuple(events)), delta, accountant=accountant, adjacency=adjacency).epsilon
+    # The safe side: infinity exceeds every budget.
     return math.inf if math.isnan(cost) else cost
 
 
@@ -198,6 +201,7 @@ def with_event(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]], event: 
     """Return the cost of ``reserves`` and ``event``; raise :class:`BudgetExceeded` above the budget."""
     kept, adjacency = filter_of(dataset), Adjacency(dataset.adjacency)
     if kept is not None:
+        # A filter fixes each cost at its charge: earlier ones add up as stated and are not priced again.
         cost, before = kept.cost(event, adjacency), _total(reserves)
         share, capacity = before.plus(cost).share(kept.capacity), kept.capacity
         # Written so that a share that is no number does not fit.
@@ -239,6 +243,7 @@ def check_spending(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> 
         return
     for entry in reserves:
         cost, stated = kept.cost(entry_event(entry), Adjacency(dataset.adjacency)), entry_cost(entry)
+        # A larger cost may come from an older accountant; a smaller one would overspend the filter.
         if not (cost.amount <= stated.amount * (1 + _SAME) and cost.slack <= stated.slack * (1 + _SAME)):
             raise InvalidInput(where, vars(stated), f"an entry of at least {vars(cost)}, the recomputed cost")
     share = _total(reserves).share(kept.capacity)
@@ -259,6 +264,7 @@ def entry_event(content: Mapping[str, Any]) -> Event:
 
 def cap_of(reserves: Sequence[Mapping[str, Any]]) -> int | None:
     """Return the least number of records that a charge took for the most of a person; None where none took any."""
+    # The least cap: a person above any cap is not covered by its charge, hence not by the total.
     return min((entry[CAP] for entry in reserves if CAP in entry), default=None)
 
 

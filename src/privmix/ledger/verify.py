@@ -43,6 +43,7 @@ def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
         for content in _check(dataset, histories[dataset.id]):
             if bound.setdefault(content, dataset.id) != dataset.id:
                 raise InvalidInput(f"ledger history of {dataset.name}", content[0], "content of one dataset only")
+    # Both ways: a missing hash would give its data a second budget, an extra one would block data without a charge.
     if bound != {(row.fingerprint, row.kind): row.dataset_id for row in fingerprints}:
         raise InvalidInput("ledger fingerprints", len(fingerprints), f"the {len(bound)} that the histories bind")
     if head is not None and head not in {entry.hash for entry in entries}:
@@ -80,6 +81,7 @@ def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[tuple[str, str]]:
                 committed.add(content["id"])
             case "bind" if content["id"] in reserved:
                 bound |= set(bound_by(content))
+                # A step bound twice would serve two sets of records under one noise.
                 if "step" in content and steps.setdefault((content["id"], content["step"]), number) != number:
                     raise InvalidInput(here, content["step"], "a step of a series that was not bound before")
             case kind:

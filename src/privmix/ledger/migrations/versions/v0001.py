@@ -49,6 +49,7 @@ def upgrade() -> None:
             "CREATE FUNCTION privmix_append_only() RETURNS trigger AS $$ "
             f"BEGIN RAISE EXCEPTION '{_NEVER}'; END $$ LANGUAGE plpgsql"
         )
+        # TRUNCATE fires only triggers for each statement.
         op.execute(
             "CREATE TRIGGER entries_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON entries "
             "FOR EACH STATEMENT EXECUTE FUNCTION privmix_append_only()"
