@@ -38,18 +38,21 @@ def release_to_memory(
     A plan that costs more than its target raises :class:`InvalidInput` before a record is read.
     """
     try:
+        # Every check stands before the first read: a later refusal would depend on records.
         check_plan(plan)
         mode_of(reservation, plan)
         if not input_shape or any(int(size) < 1 for size in input_shape):
             raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
         engine = make_engine(plan, records, streams)
         blocks = list(engine.rows(progress))
+    # Also after an error: the key in memory could remove the noise.
     finally:
         insecure = streams.insecure_seed
         streams.destroy()
     certificate = make_certificate(
         plan, extractor=extractor, input_shape=input_shape, insecure_seed=insecure, files=[], reservation=reservation
     )
+    # A single block is taken as it is: a copy would double the memory.
     x = np.concatenate([block.x for block in blocks]) if len(blocks) > 1 else blocks[0].x
     y = np.concatenate([block.y for block in blocks])
     return assemble(plan, x, y, engine.transform.centre, certificate, engine.beside)

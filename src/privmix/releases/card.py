@@ -22,10 +22,13 @@ from privmix.publication.second_moments import from_arrays, shares_in_words, to_
 from privmix.rounding import exact, rounded_down, rounded_up
 
 MOST_BYTES: Final = 2**17
+# No brackets in the DOCTYPE: an internal subset could define entities.
 _HEAD: Final = re.compile(
     r'\s*(<\?xml version="1\.0" encoding="utf-8" standalone="no"\?>)?\s*(<!DOCTYPE svg [^>\[\]]*>)?\s*'
 )
+# The one style sheet that matplotlib writes: other CSS could load resources.
 _STYLE: Final = '<style type="text/css">*{stroke-linejoin: round; stroke-linecap: butt}</style>'
+# Values hold no `<`, `>` or `&`: neither a tag nor an entity can hide in them.
 _TAG: Final = re.compile(r"\s+|</?(svg|defs|g|path|use|clipPath|rect)((?:\s+[a-zA-Z:-]+=\"[^\"<>&]*\")*)\s*/?>")
 _ATTRIBUTE: Final = re.compile(r"\s+([a-zA-Z:-]+)=\"([^\"]*)\"")
 _NAMES: Final = frozenset(
@@ -66,6 +69,7 @@ def check_picture(svg: bytes, name: str) -> None:
         if found is None:
             raise InvalidInput(name, "other elements", allowed)
         for key, value in _ATTRIBUTE.findall(found.group(2) or ""):
+            # A reference out of the picture would show its author who opens the card.
             inside = value.startswith("#") if key == "xlink:href" else "url(" not in value.replace("url(#", "")
             if key not in _NAMES or not inside or (key == "d" and not _PATH.fullmatch(value)):
                 raise InvalidInput(name, key, allowed)
@@ -241,6 +245,7 @@ def _plain(plan: Plan, certificate: Mapping[str, Any]) -> str:
     centre = """content = (folder / "centre.safetensors").read_bytes()
 centre = np.frombuffer(content, "<f4", offset=8 + int.from_bytes(content[:8], "little"))
 """
+    # `repr` keeps all digits: a rounded bound would transform records otherwise than the release did.
     clipped = f"clip(features, {plan.clip_norm!r})"
     if plan.centred:
         clipped = f"clip({clipped} - centre, {plan.residual_clip_norm!r})"

@@ -124,6 +124,7 @@ def _check_curve(name: str, points: Any) -> None:
         if not isinstance(point, list) or len(point) != 2:
             raise InvalidInput(name, point, "pairs of epsilon and delta")
         at = check_number(name, point[0], low=0)
+        # Negated, so that points of equal epsilon sort by falling delta.
         pairs.append((at, -check_number(name, point[1], low=0, high=1)))
     # By epsilon: rounding may swap neighbours where epsilon is next to nothing.
     deltas = [delta for _, delta in sorted(pairs)]
@@ -138,6 +139,7 @@ class ReleaseFields(common.CommonFields):
     # choice None: no planner chose; replay None: the key was destroyed; series None: the release stands alone.
 
     of: ClassVar[str] = common.RELEASE
+    # A list of names, not of paths: no entry leads out of the folder.
     file_names: ClassVar[re.Pattern[str]] = re.compile(
         r"data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg|LICENSE\.txt|rows\.csv"
     )
@@ -192,6 +194,7 @@ def make_certificate(
             "noise_std": plan.noise_std,
             "extractor": dict(extractor),
             "input_shape": [int(size) for size in input_shape],
+            # Absent where there are none: certificates of earlier versions keep their bytes.
             **({"feature_names": list(names)} if (names := stated_names(extractor, plan.dim)) else {}),
             "choice": None if choice is None else dict(choice),
             **({} if replay is None else {"replay": stored(replay)}),
@@ -228,6 +231,7 @@ def told_in_shards(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...
 
 def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:
     """Return the certificate's curve: deltas at shares and multiples of the epsilon ``at``."""
+    # Not rounded at the stated epsilon: this point is the guarantee itself.
     epsilons = [round(at * share, 6) if share != 1 else at for share in _CURVE_SHARES]
     return [[one, other] for one, other in zip(epsilons, plan.curve(epsilons, (at, delta)), strict=True)]
 

@@ -99,6 +99,7 @@ def check_files(folder: Path, certificate: Mapping[str, Any], plan: Plan) -> Non
     for found, wanted in zip_longest(stated, chain(_shard_rows(plan.rows), listed)):
         if wanted is None:
             raise InvalidInput("files", found[0], "the files that follow from the plan, each listed once")
+        # True and 1.0 equal 1 in Python, but are other bytes in a certificate.
         if found != wanted or type(found[1]) is not int:
             raise InvalidInput("files", found, f"{wanted[0]} of {wanted[1]} rows, which follows from the plan")
     if os.path.lexists(folder / _REPLAY_ENDED):
@@ -182,6 +183,7 @@ class ShardWriter(ShardCutter):
         self._above.check_in_place()
         with self._folder.new(name, shared=True) as stream:
             digest = write_shard(stream, x, y, self._told)
+        # Noted last: a kill before leaves a shard that no note vouches for, and its rows are made again.
         self.files.append({"file": f"{DATA_FOLDER}/{name}", "rows": len(x), "sha256": digest})
         if self._journal is not None:
             self._journal.note(self.files[-1])
@@ -212,6 +214,7 @@ class Journal:
                 del item["seal"]
                 number = int(item["file"].rsplit("-", 3)[-3])
                 whole = number == len(kept) and hmac.compare_digest(self._line(item), line + "\n")
+                # The seal covers the note alone: the shard may have changed since.
                 whole = whole and file_hash(self.folder.path / item["file"]) == item["sha256"]
             except (ValueError, KeyError, IndexError, TypeError, OSError, RecursionError, AttributeError):
                 # A line cut short by the kill, or a shard that is not there.
@@ -304,6 +307,7 @@ def read_rows(
     # A second thread hashes the yielded bytes; a shard with another hash raises after it was read: nothing is certain
     # before the last page.
     first = 0
+    # hashlib works without the GIL, so a page is hashed while the next is read. One worker keeps the pieces in order.
     with ThreadPoolExecutor(1) as pool:
         for item in shards:
             hashing, name = _Hashing(pool), item["file"]
@@ -323,6 +327,7 @@ class _Hashing:
 
     def add(self, piece: Any) -> None:
         self._pending.append(self._pool.submit(self._hasher.update, piece))
+        # Wait, or pages that the hash has not seen pile up in memory.
         if len(self._pending) > _PAGES_AHEAD:
             self._pending.popleft().result()
 

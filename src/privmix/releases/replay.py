@@ -124,6 +124,7 @@ def replay_release(
         found += _compared(root, held, made)
     finally:
         streams.destroy()
+    # Other versions may draw other noise from one key: a difference then has an honest cause.
     versions = {name: (str(certificate["versions"].get(name)), package_version(name)) for name in Run.packages}
     other = {name: both for name, both in versions.items() if both[0] != both[1]}
     files = len(held.shards) + len(made)
@@ -135,6 +136,7 @@ def _compared(root: Path, held: VerifiedFolder, made: Mapping[str, bytes]) -> li
     found, listed = [], {item["file"]: item["sha256"] for item in held.certificate.files}
     for name, content in made.items():
         with open_plain(root / name, name) as stream:
+            # One byte more shows a longer file, and bounds what is read of it.
             released = stream.read(len(content) + 1)
         if released != content:
             found.append(Difference(name, "other numbers than are made again"))
@@ -163,6 +165,7 @@ class _ShardComparison(ShardCutter):
                 for place, values in read_shard(stream, form, name, hasher.update):
                     part = slice(place.start, place.stop)
                     differs[part] |= (made[place.column][part] != _bits(values)).any(axis=1)
+            # A damaged shard is a finding: the others are still compared.
             except InvalidInput as error:
                 self.found.append(Difference(name, f"not readable as a shard of this release ({error.field})"))
                 return

@@ -39,6 +39,7 @@ from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_i
 from privmix.releases.series import SeriesStep
 
 _SHARDS, _FEATURES = "run.shards", "features"
+# A certificate cannot list its own hash, and card and metadata are made from it.
 _UNLISTED: Final = (CERTIFICATE_FILE, release_folder.CARD_FILE, CROISSANT_FILE)
 
 
@@ -87,6 +88,7 @@ class ReleaseRun(Run):
             raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
         if (choice is None) != (picture is None):
             raise ValueError("a choice and its picture come together")
+        # Checked before anything is charged: at the end, the budget would be spent for no release.
         if auditor is not None and not resume:
             check_no_sealed_key(Path(out))
         self._plan, self._reservation, self._auditor, self._root = plan, reservation, auditor, ""
@@ -156,6 +158,7 @@ class ReleaseRun(Run):
             if records is None:
                 raise InvalidInput("records", None, "the private records: the run is not complete")
             with self.writing():
+                # Before any noise is drawn: one key must never serve two sets of records.
                 self.bind(self._fingerprint(tiles_of(records)))
                 with self._noise_of(tiles_of(records)) as streams:
                     try:
@@ -171,6 +174,7 @@ class ReleaseRun(Run):
                         maker.goes_on(before)
                     self._write(maker, progress)
         self.publish()
+        # Read back: a run that was complete when it resumed has no certificate in memory.
         return read_certificate(self.out)
 
     @contextmanager
@@ -180,6 +184,7 @@ class ReleaseRun(Run):
             yield self.streams
             return
         series = made.series
+        # Under the key of the series: a second run of a step has its own key, and must recognise the records.
         fingerprint = content_fingerprint(records, series.fingerprint_key(), cores())
         series.bind(made.step, made.plan.counts[-1], fingerprint, self.id, self.bind_steps)
         streams = series.streams()
@@ -216,6 +221,7 @@ class ReleaseRun(Run):
         held = self.held
         journal = release_folder.Journal(held, _SHARDS, partial(self.streams.seal, _SHARDS))
         kept = journal.kept()
+        # Drops a line cut short by a kill: a note appended to it could not be read.
         journal.rewrite(kept)
         settings = self.settings
         told = names_in_schema(stated_names(settings["extractor"], self._plan.dim), self._plan.classes)
@@ -236,6 +242,7 @@ class ReleaseRun(Run):
         if has_licence_file({"about": about or {}}):
             files.append(entry(LICENCE_FILE))
         if self._table_rows is not None:
+            # Through the stored form: a recipient samples from these float32 numbers, too.
             released = from_arrays(self._plan, to_arrays(self._plan, engine.beside))
             rows = self._table_rows(released, engine.transform.centre)
             held.write(release_folder.ROWS_FILE, rows, shared=True)
@@ -250,6 +257,7 @@ class ReleaseRun(Run):
             choice=settings["choice"],
             release_id=self.id,
             about=about,
+            # Sealed once all rows are on disk: an earlier copy of the key would outlive a failed run.
             replay=self._sealed(),
             series=None if self._series is None else self._series.link,
         )

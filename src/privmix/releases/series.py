@@ -137,6 +137,7 @@ class Series:
             with storage_errors(FIELD, "write", private_place(folder)):
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 with _locked(folder):
+                    # Under the lock: two processes may begin at once.
                     if os.path.lexists(private_place(folder)):
                         if cls.find(folder) is not None:
                             raise InvalidInput(FIELD, str(folder), "a new folder: a series began in this one")
@@ -154,6 +155,7 @@ class Series:
                     with _Folder(folder, create=True) as held:
                         held.save_key(streams)
                         held.write_notes(streams, stored(notes))
+                        # On disk before the charge: a lost key would leave a charge that no step can use.
                         held.sync()
                     sync_folder(folder.parent)
         finally:
@@ -226,7 +228,9 @@ class Series:
                     allowed = f"the records that step {step} began with, unchanged: its noise serves no others"
                     raise InvalidInput("data", WITHHELD, allowed)
             steps = (*notes.steps[: step - 1], own)
+            # Id and number make the hashes of equal records in two steps differ.
             known = [f"{notes.id} {number} {one.fingerprint}" for number, one in enumerate(steps, start=1)]
+            # The ledger first: after a kill in between, only the same records can continue.
             in_ledger([hashlib.sha256(one.encode()).hexdigest() for one in known])
             return replace(notes, steps=steps)
 

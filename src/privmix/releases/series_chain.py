@@ -102,6 +102,7 @@ def _link_at(place: Path, chain: Sequence[Link]) -> Link:
         raise InvalidInput(f"{name}: certificate series", "another link", "that to the release of the step before")
     if plan != expected:
         raise InvalidInput(f"{name}: certificate plan", "another plan", "that of the step before, and one step more")
+    # One key and one charge serve all steps, so these cannot change between them.
     for field in ("extractor", "input_shape", "insecure_seed", "in_ledger"):
         if before is not None and certificate[field] != before[field]:
             raise InvalidInput(f"{name}: certificate {field}", "another one", "that of the step before")

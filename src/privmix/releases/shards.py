@@ -103,6 +103,7 @@ class ShardForm:
         step, head = _rows_a_page(width), b""
         for start in range(0, self.rows, step):
             stop = min(start + step, self.rows)
+            # All full pages share one head: it is made once.
             if not head or stop - start < step:
                 head = _page_head(stop - start, width)
             yield start, stop, head
@@ -164,6 +165,7 @@ def read_shard(
             raise InvalidInput(name, "a file cut short", allowed)
         seen(values.data.cast("B"))
         yield piece, values
+    # The size was checked, but a file can grow while it is read.
     if stream.read(1):
         raise InvalidInput(name, "more bytes", allowed)
 
@@ -222,6 +224,7 @@ def _struct(*fields: tuple[int, int, Any]) -> bytes:
     """Thrift struct of (number, kind, value), numbers rising."""
     found, last = b"", 0
     for number, kind, value in fields:
+        # The short form of a field header: numbers here rise by less than 16.
         found += bytes([(number - last) << 4 | kind])
         last = number
         if kind in (_I32, _I64):
@@ -230,6 +233,7 @@ def _struct(*fields: tuple[int, int, Any]) -> bytes:
             found += _text(value)
         elif kind == _LIST:
             of, items = value
+            # The short form of a list header holds at most 14 items: no list here is longer.
             found += bytes([len(items) << 4 | of]) + b"".join(items)
         else:
             found += value
@@ -241,6 +245,7 @@ def _text(value: bytes) -> bytes:
 
 
 def _zigzag(value: int) -> bytes:
+    # Zigzag of a number that is never negative.
     return _varint(value << 1)
 
 
@@ -293,9 +298,11 @@ def read_arrays(path: Path, name: str, shapes: Shapes) -> tuple[dict[str, NDArra
 def _head(shapes: Shapes) -> bytes:
     entries: dict[str, Any] = {}
     end = 0
+    # By name, as the safetensors package orders arrays of one type.
     for name in sorted(shapes):
         first, end = end, end + 4 * math.prod(shapes[name])
         entries[name] = {"dtype": "F32", "shape": list(shapes[name]), "data_offsets": [first, end]}
     text = json.dumps(entries, separators=(",", ":")).encode()
+    # The package pads its header so that arrays begin at a multiple of eight bytes.
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text

@@ -204,6 +204,7 @@ def check_but_numbers(root: Path) -> VerifiedFolder:
     shards = release_folder.check_shards(root, certificate, plan)
     check_shape(certificate["extractor"], certificate["input_shape"], plan.dim)
     cost = check_certificate(certificate)[1]
+    # Spaces or the order of keys could carry a message that no check reads.
     if content != certificate.to_bytes():
         raise InvalidInput("certificate", "another layout", "the layout in which privmix writes it")
     # Cards of earlier versions name no features.
@@ -216,6 +217,7 @@ def check_but_numbers(root: Path) -> VerifiedFolder:
     digest = hashlib.sha256(content).hexdigest()
     metadata = [
         croissant(certificate, digest, mixes=mixed, arrays=named)
+        # Earlier builds described every release as mixed, and listed no arrays: their releases stay valid.
         for mixed in {True, mixes(plan)}
         for named in ({}, arrays(plan))
     ]
@@ -281,6 +283,7 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
         raise InvalidInput("certificate series", "another link", "one to the step before, but for the first step")
     more = commitment_of(certificate), link
     said = public_text(plan, *facts, *more, right=Guarantee.of_plan(plan).stated_right(certificate))
+    # Certificates of earlier versions hold one of these texts.
     before = [public_text(plan, *facts, *more), public_text(plan, *facts, *more, before=True)]
     common.check_said(certificate, said, *before)
     return plan, cost
@@ -301,6 +304,7 @@ def _check_curve(certificate: Certificate, plan: Plan) -> None:
     for point, (at, recomputed) in zip(stated, expected, strict=True):
         if check_number("certificate curve", point[0], low=0) != at:
             raise InvalidInput("certificate curve", point, f"a point at epsilon {at:.6g}")
+        # Recomputed on another machine, a delta may differ in its last digits.
         if not check_number("certificate curve", point[1], low=0) >= recomputed * (1 - 1e-6):
             raise InvalidInput("certificate curve", point, f"delta of at least {recomputed:.6g}")
 
