@@ -46,6 +46,7 @@ class Charge:
         """Return the dataset's budget as it is now; None without a ledger."""
         if self.ledger is None or self.reservation is None:
             return None
+        # As stated: pricing every charge again takes long where there are many.
         return _book(self.ledger).stated_budget(self.reservation.dataset)
 
     def bind_steps(self, steps: Sequence[str]) -> None:
@@ -134,6 +135,7 @@ def charge(
         # The data may be other data by now, if a run was interrupted before it noted its records.
         contents=DataIdentity(files, data.listings() if book.keeps_listings() else ()),
         id=note["id"],
+        # Earlier versions noted a charge only once it was made.
         again=note.get("charged", True),
     )
     return Charge(ledger, reservation, ReservationNote(book, reservation), files)
@@ -233,6 +235,7 @@ class Spending:
         if charged is None and self.asked is None:
             return None
         state = budget = None
+        # A report on a failure must not replace that failure by another one.
         with contextlib.suppress(PrivmixError):
             state = self.left()
         if charged is None and state is None:
@@ -260,7 +263,9 @@ def telling(spending: Spending) -> Iterator[Spending]:
     """Add what was spent to an error that leaves the block; see :func:`spent_of`."""
     try:
         yield spending
+    # Also KeyboardInterrupt: an interrupted job has spent its budget, too.
     except BaseException as error:
+        # The innermost report stands: it was made nearest to the failure.
         if spent_of(error) is None:
             _note(error, spending.spent())
         raise

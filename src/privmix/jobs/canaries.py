@@ -120,6 +120,7 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
         if tuple(schema.classes) != classes:
             raise InvalidInput("data", list(schema.classes), f"the target's classes: {', '.join(classes)}")
         self._check_persons()
+        # A declared count, or a count of persons, is not the number of records.
         counted = not target.plan.records_declared and target.plan.per_person is None
         if counted and schema.records != target.plan.records:
             raise InvalidInput(

@@ -57,6 +57,7 @@ def count(job: Job[Any, Any], asked: Any, key: RunKey, state: RunState | None) -
     price, unit = epsilon(event, job.delta).epsilon, unit_of(asked).one
     cost = JobCost(event, Adjacency.ADD_REMOVE, "private record count", price, job.delta, unit)
     if state is not None and state.complete and not state.extra:
+        # Its notes were lost to a kill after it was complete: the plan has the estimates.
         plan = state.settings["plan"]
         most = asked.per_person if asked.person_quantile is None else plan.get("per_person")
         return Counted(PrivateCount(plan["records"], most), Charge())
@@ -64,6 +65,7 @@ def count(job: Job[Any, Any], asked: Any, key: RunKey, state: RunState | None) -
     if state is not None and "counted" in state.extra:
         found, persons = PrivateCount(**state.extra["counted"]), state.extra["persons"]
         return Counted(found, job.charge(cost, note), persons)
+    # Before the run is made: a budget that is too small leaves no run behind.
     if state is None:
         check_held(job.ledger, job.dataset, cost, job.most_per_person)
     told = Spending(price, job.delta, job.left_over, asked=job.dataset)
@@ -75,14 +77,18 @@ def count(job: Job[Any, Any], asked: Any, key: RunKey, state: RunState | None) -
             run.note(count=charged_note(note))
         whose, persons = job.whose(), None
         if whose is not None:
+            # Keyed: a plain hash would confirm guesses of who has which records.
             digest_key = secrets.token_bytes(32)
             persons = {"key": digest_key.hex(), "digest": _digest(whose, digest_key)}
         held = job.opened.schema.records if whose is None else records_of_each(whose)
         if run is not None:
             run.bind_steps = charge.bind_steps
+            # Before the ledger learns the records: from here on a refusal must not replace the run's key.
             run.note(count=None if note is None else {**note, "charged": True, "bound": True})
+            # With the settings: another question about the same records is another query.
             query = [asked.per_person, asked.person_quantile, _digest(np.atleast_1d(held), run.fingerprint_key)]
             run.bind_charge(json.dumps(query))
+        # Set before the draw: one that fails midway counts as drawn.
         told.drawn = True
         counted = Counted(private_count(asked, held, key.streams() if run is None else run.streams), charge, persons)
         if run is not None:
@@ -117,6 +123,7 @@ def check_same_persons(counted: Counted | None, whose: NDArray[np.int64] | None)
 
 
 def _digest(whose: NDArray[np.int64], key: bytes) -> str:
+    # One width and byte order: every machine gets the same hash.
     return hashlib.blake2b(np.ascontiguousarray(whose, "<i8").data, key=key, digest_size=32).hexdigest()
 
 

@@ -83,6 +83,7 @@ def features_on_disk(
 ) -> FeatureStore:
     """Features in a store, made, continued or reused, for the same files, split, classes and extractor alone."""
     source, notes = dataset.source, store.with_name(f".{store.name}.hashes")
+    # A finished store needs no machines, and some data cannot travel to them.
     encoders = None if cluster is None or store.exists() or not source.travels else cluster
     with reading(store.parent, "a folder"):
         # Hashes are kept while the store is made: an interrupted job does not read all data again to hash them.
@@ -95,6 +96,7 @@ def features_on_disk(
         with nullcontext() if encoders is None else ClusterEncoder.on(encoders, source, extractor, workers) as encoder:
             made = write_features(source, extractor, store, made_from, progress, encoder=encoder, check=check)
     except InvalidInput:
+        # Hashes of data that were refused or changed must not be recalled by the next attempt.
         notes.unlink(missing_ok=True)
         raise
     notes.unlink(missing_ok=True)

@@ -72,6 +72,7 @@ def fitted(
     if not isinstance(learner, ReleaseLearner):
         check_choice("learner", learner, [AUTO, *LEARNERS])
     if how.out is not None:
+        # Before the fit, which may take minutes.
         replace(MODEL_FOLDER, field="out").check_target(Path(how.out), overwrite=how.overwrite)
     dataset = dataset_of(release)
     given = {"features": how.features, "augment": augment, "validation": how.validation}

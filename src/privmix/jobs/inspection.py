@@ -94,6 +94,7 @@ def _of_release(folder: Path, certificate: Certificate) -> Inspection:
     state = sealed_key_of(certificate)
     known = "private estimate" if plan.records_noise_multiplier else "public"
     if (choice := certificate["choice"]) is not None:
+        # Its texts and numbers are shown below, and come from a file that anyone may have written.
         check_choice_record(choice)
     shares = _shares(folder, certificate, plan)
     facts = {
@@ -350,4 +351,5 @@ def _forecast(certificate: Certificate) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
+    # JSON has no infinity.
     return value if math.isfinite(value) else None

@@ -246,6 +246,7 @@ class Job(ABC, Generic[P, R]):
             with planned.world.others_wait():
                 work = self._begin(planned, told, ends)
             result = self._computed(planned, work, progress, told)
+        # Outside the block: the result is there, so a note that fails is a warning and no error.
         return Done(result, self.made, _note_done(self.settled(planned, work.charged), self.noted(result)))
 
     def _begin(self, planned: P, told: Spending, ends: ExitStack) -> Work:
@@ -256,6 +257,7 @@ class Job(ABC, Generic[P, R]):
             self.check_resumed(planned, state)
         cost, whole = self.cost(planned), state is not None and state.complete
         public, made_of = ({}, []) if cost is None or whole else self.called_public(planned)
+        # Before the charge: a cluster that cannot be reached then costs nothing.
         if not whole:
             self.equip(planned, ends)
         # A complete run that lost its notes to a kill only needs its folder renamed.
@@ -263,7 +265,9 @@ class Job(ABC, Generic[P, R]):
         note, in_ledger = None if free else self.note(state), "none"
         if cost is not None and not free:
             new = state is None and note is not None and not note.get("charged", True)
+            # A charge that was made is in the budget: to check it again would count it twice.
             in_ledger = check_held(self.ledger, self.dataset, cost if new else None, self.most_per_person)
+        # Registered before the key is made: no error leaves it in memory.
         ends.callback(planned.key.end)
         streams, run = planned.key.streams() if state is None else None, None
         if self.out is not None:
@@ -282,6 +286,7 @@ class Job(ABC, Generic[P, R]):
         if cost is not None and not free:
             # Before the first private row is read: a crash from here on leaves the budget spent.
             told.asked = self.dataset
+            # `asked` is set first: after a lost connection the charge may be made or not.
             charged = self.charge(cost, note)
             if state is None or planned.key.run is not None:
                 told.epsilon = cost.epsilon
@@ -291,6 +296,7 @@ class Job(ABC, Generic[P, R]):
             run.paid = charged.reservation is not None or bool(planned.earlier)
             run.bind_steps = charged.bind_steps
             run.note(reservation=charged_note(note), **self.extra(planned))
+        # After the charge: the comparison reads private records.
         refuse_overlap(public, self.opened.source, made_of, self.whose)
         work = Work(charged, run, streams)
         if work.complete and planned.world.size > 1:
@@ -301,7 +307,9 @@ class Job(ABC, Generic[P, R]):
         found = None
         if not work.complete:
             found = self.read(planned, work, progress)
+            # After reading: a file may have changed since it was hashed.
             self.opened.check_charged(work.charged.files)
+        # Without a run, nothing on disk shows whether noise was drawn: count it as drawn.
         if told is not None and work.run is None:
             told.drawn = True
         return self.compute(planned, work, found, progress)

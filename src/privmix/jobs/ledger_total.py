@@ -28,6 +28,7 @@ from privmix.shown import Bars, Shown, spent_bars
 LEDGER, SIGNED, NAMED, UNSIGNED = "ledger", "signed", "named", "unsigned"
 _RESULT: Final = re.compile(r"(release|model) [0-9a-f]{32}")
 _OTHER: Final = "other"
+# Most that the prices of two versions may differ by, as a share.
 _SAME: Final = 1e-6
 
 
@@ -163,6 +164,7 @@ def total_bars(total: LedgerTotal) -> Bars:
 def _by_purpose(charges: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """How many charges were for what, in the order of the names; words that no line holds are `other`."""
     found = Counter(_line(str(entry["purpose"])) for entry in charges)
+    # One place is left for `other`.
     rare = [name for name, _ in found.most_common()[MOST_PURPOSES - 1 :]]
     for name in rare:
         if name != _OTHER:

@@ -106,6 +106,7 @@ class Target:
             raise InvalidInput("module", Unquoted("a module"), "no module for a model that was fitted on a release")
         learner = load_model(folder)
         made_of = learner.facts_.release_id
+        # The id stands in a model's own file: a text of another form is not shown.
         subject = {"kind": "release", "id": made_of if _ID.match(made_of) else None}
         if release is None:
             if config.needs_references:

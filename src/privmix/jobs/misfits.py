@@ -150,6 +150,7 @@ class _Look:
         try:
             places = encode_labels(raw, classes).tolist()
         except InvalidInput:
+            # Singly only where the chunk holds a misfit: single calls are slow.
             places = []
             for row in range(len(raw)):
                 try:
@@ -203,6 +204,7 @@ class _Look:
             if raw.shape[1:] != shape or raw.dtype.kind not in "biuf":
                 self._tell(0, None, error.allowed, True, None)
                 return set(range(len(raw)))
+            # Numbers beyond float32 become infinite here, and are listed below.
             with np.errstate(over="ignore", invalid="ignore"):
                 wrong = ~np.isfinite(raw.astype(np.float32)).reshape(len(raw), -1)
             for row, place in np.argwhere(wrong).tolist():
@@ -224,6 +226,7 @@ class _Look:
         """After a reader stopped: look at the other records one by one; return feature lengths of those that fit."""
         before, good = self._refusals(), []
         for number, read in enumerate(self._readers(columns)):
+            # Chunks before the error were looked at.
             if number < self._done:
                 continue
             self._done = number
@@ -239,6 +242,7 @@ class _Look:
                 continue
             if not self._labels(raw_y) | self._inputs(raw_x):
                 good.append(raw_x)
+        # No single record explains why the reader stopped: state at least where it did.
         if self._refusals() == before:
             allowed = error.allowed if isinstance(error, InvalidInput) else str(error)
             self._tell(0, None, f"cannot be read from about here on; allowed: {allowed}", True, None)
@@ -303,6 +307,7 @@ def _line(
     # Other encodings are read whole.
     labels = [] if label is None else [label]
     read = [*inputs, *labels] if dialect.encoding == "utf-8" else names
+    # The reader puts this character where bytes are not in the encoding.
     wrong: list[tuple[str | None, str, str]] = [
         (name, f"not in {dialect.encoding}", cells[name]) for name in read if "\ufffd" in cells[name]
     ]

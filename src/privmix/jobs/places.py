@@ -40,6 +40,7 @@ def check_figure(path: Path | None) -> None:
 def check_unpublished(field: str, path: Path) -> None:
     """Raise :class:`InvalidInput` where `path` is in a release or a model: such folders are shared whole."""
     # A file's mode does not survive that.
+    # Resolved: a link may lead into such a folder.
     place = path.resolve()
     if any((above / mark).is_file() for above in (place, *place.parents) for mark in _PUBLISHED):
         raise InvalidInput(

@@ -92,6 +92,7 @@ def declared_model(config: ReleaseConfig, assumptions: Assumptions, extractor: E
         name: value for name, value in given.items() if value is not None
     }
     with in_terms_of({name: f"assume {name}" for name in given}):
+        # A fixed seed: the same public facts give the same plan, also when a run resumes.
         model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(0), **chosen)
     return replace(model, holdings=assumptions.holdings or ONE_EACH), DECLARED
 
@@ -106,6 +107,7 @@ def public_model(
         )
     mean = np.zeros(config.dim, np.float32)
     transform = RecordTransform(config.clip_norm, "l2", mean, config.residual_clip_norm * config.clip_norm)
+    # A fixed seed, for the same reason as above.
     generator = np.random.default_rng(0)
     model = DataModel.of_public_data(features, labels, len(config.classes), transform, generator)
     return replace(model, holdings=holdings or ONE_EACH), f"{len(labels)} {PUBLIC}"
@@ -169,5 +171,6 @@ def columns_of(tabular: Tabular) -> tuple[TableColumn, ...]:
 def _told(states: States, scale: float) -> bool:
     """Whether the mean features of a column determine the shares of its states."""
     count = len(states.shares)
+    # The column of ones states that shares add up to 1.
     known = np.column_stack([states.features / scale, np.ones(count)])
     return count <= known.shape[1] and int(np.linalg.matrix_rank(known)) == count

@@ -93,6 +93,7 @@ def _csv(found: Tabled, stream: IO[bytes]) -> None:
 def _without_formulas(texts: Any) -> Any:
     """Put an apostrophe before texts that a spreadsheet would run, also behind apostrophes of their own."""
     # To undo it, take one apostrophe off each text that begins as `_FORMULA`.
+    # A signed number begins as a formula does, and is none.
     runs = pc.and_(pc.match_substring_regex(texts, _FORMULA), pc.invert(pc.match_substring_regex(texts, _NUMBER)))
     return texts if not pc.any(runs).as_py() else pc.if_else(runs, pc.binary_join_element_wise("'", texts, ""), texts)
 

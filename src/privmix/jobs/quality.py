@@ -42,6 +42,7 @@ class Reliability:
         """Return the calibration of (n, K) probabilities and (n,) true class indices."""
         told = probabilities.max(axis=1).astype(np.float64)
         right = probabilities.argmax(axis=1) == labels
+        # Probability 1 belongs to the last bin.
         bins = np.minimum((told * _BINS).astype(int), _BINS - 1)
         counts = np.bincount(bins, minlength=_BINS)
         sums = (np.bincount(bins, weights=values, minlength=_BINS) for values in (told, right))
@@ -160,6 +161,7 @@ class Quality(Shown):
     def guessing_log_loss(self) -> float:
         """Log loss of always giving the classes the shares that they have here: what probabilities have to beat."""
         shares = self.confusion.sum(axis=1) / self.n
+        # `xlogy` takes 0 log 0 as 0: a class without records adds nothing.
         return float(-xlogy(shares, shares).sum())
 
     @property

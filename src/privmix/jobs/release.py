@@ -340,6 +340,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             check_places(place.parent, source.manifest().files if source.travels else ())
 
     def extra(self, planned: Planned) -> dict[str, Any]:
+        # To hash large data takes minutes: a plan that resumes has done it.
         return {"data": planned._identity or self.opened.identity()}
 
     def open_run(self, planned: Planned, in_ledger: str, given: RunArguments) -> ReleaseRun:
@@ -349,6 +350,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             Path(self.out),
             planned.plan,
             extractor=planned.extractor.spec(),
+            # A run that resumes keeps its first date, which its settings state.
             about=self.about.dated(None if state is None else state.settings.get("about")),
             input_shape=self.opened.schema.input_shape,
             in_ledger=in_ledger,

@@ -284,6 +284,7 @@ class Release(Shown):
                     with open_plain(self._folder / name, name) as stream:
                         (data if inner else draft).write(file, stream.read(), shared=True)
             draft.check_in_place()
+            # The copy itself is verified: a recipient gets these bytes.
             verify_release(draft.path)
         return path
 

@@ -100,6 +100,7 @@ class ReleaseSetting(ReleaseOptions):
         self._check_goal()
         self.assumed.check(of_persons=self.of_persons)
         self._check_replay()
+        # Evaluated for their errors: a missing licence file or engine is found before the charge.
         _ = self.about.licence_text()
         _ = self.machine
         refuse_private({"proxy": self.assumed.proxy}, self.data, self.split)

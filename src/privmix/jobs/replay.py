@@ -145,6 +145,7 @@ class Remade(Shown):
 
 def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
     """Return the release, made again from its records."""
+    # Before the key is opened: a dump of the process would hold it.
     no_core_dumps()
     key = asked.key if isinstance(asked.key, AuditorKey) else AuditorKey.read(Path(asked.key), asked.passphrase)
     held = check_but_numbers(folder)
@@ -164,6 +165,7 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
     dataset, extractor = _opened(held, data, persons, columns, asked)
     store = None if asked.features_store is None else Path(asked.features_store)
     check_store(store)
+    # The key comes last: checks that fail before it leave no key in memory.
     content = _read_sealed(beside(folder, SEALED_FILE) if asked.sealed_key is None else Path(asked.sealed_key))
     bound = bound_to(sealed, certificate.id, certificate.plan, sealed.records_root)
     streams = SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
@@ -176,6 +178,7 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
         except BaseException:
             streams.destroy()
             raise
+        # From here on `replay_release` destroys the streams, with any outcome.
         comparison = replay_release(
             folder,
             held,
@@ -241,6 +244,7 @@ def _spot_checks(
 ) -> SpotChecks:
     """Make the features of some records again, chosen by an unpredictable draw, and compare."""
     total = dataset.schema.records
+    # Entropy of the system: the maker of a store cannot foresee which records are made again.
     drawn = np.sort(np.random.default_rng().choice(total, min(number, total), replace=False))
     start = checked = same = wrong = 0
     largest = 0.0
@@ -249,9 +253,11 @@ def _spot_checks(
         own = drawn[np.searchsorted(drawn, start) : np.searchsorted(drawn, stop)]
         if len(own):
             made, kept = extractor.transform(batch.x[own - start]), np.asarray(store.features[own])
+            # A record of zeros has no length to divide by.
             lengths = np.maximum(np.linalg.norm(kept.astype(np.float64), axis=1), 1e-12)
             off = np.linalg.norm(made.astype(np.float64) - kept, axis=1) / lengths
             same += int((made.view(np.uint32) == kept.view(np.uint32)).all(axis=1).sum())
+            # Written so that NaN counts as wrong.
             wrong += int((~(off <= TOLERANCE) | (np.asarray(store.labels[own]) != batch.y[own - start])).sum())
             largest, checked = max(largest, float(off.max())), checked + len(own)
         start = stop

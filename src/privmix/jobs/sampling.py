@@ -228,6 +228,7 @@ def sampled(
                 name for name, is_rare in zip(tabular.kinds[one.name].names(one.name), rare, strict=True) if is_rare
             ]
     noise = getattr(plan, "centre_noise_multiplier", None)
+    # A declared or private count, or one of persons, is not the total of the records: the fit estimates that.
     counted = plan.records_declared or plan.records_noise_multiplier is not None or plan.per_person is not None
     model = fit_table(
         moments,
@@ -240,6 +241,7 @@ def sampled(
         seed=seed,
         progress=progress,
     )
+    # A stream of its own: rows must not repeat the draws of the fit.
     generator = np.random.default_rng([seed, 1])
     places = model.sample(records or moments.records, generator)
     arrays = [one.cells(places[:, column], generator) for column, one in enumerate(states)]
@@ -263,6 +265,7 @@ def sampled(
         forecast_table(plan, columns, label=label or "") if any(one.told for one in columns) else None,
         place,
     )
+    # Made of released numbers alone: anyone may read it.
     write_table(found, place, private=False)
     return found
 

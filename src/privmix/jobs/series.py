@@ -112,6 +112,7 @@ class SeriesJob(ReleaseJob):
         if self.series is None:
             return super()._calibrated(config)
         plan = self.series.plan_of_next(config.records)
+        # A first step that resumes: its options must still be those that the series began with.
         if self.begins:
             options = super()._calibrated(config)
             for name in ("epsilon", "delta", *vars(options)):
@@ -129,18 +130,21 @@ class SeriesJob(ReleaseJob):
     def charge(self, cost: JobCost, note: Mapping[str, Any] | None) -> Charge:
         charged = super().charge(cost, note)
         assert self.series is not None
+        # After a kill in between, the run's own note finds the charge by its id.
         if note is not None and self.series.notes.charge is None:
             self.series.charged(note)
         return charged
 
     def settled(self, planned: Planned, charged: Charge) -> Sequence[Charge]:
         assert isinstance(planned.plan, SeriesPlan)
+        # One charge pays for all steps: the last one uses it up.
         return super().settled(planned, charged) if planned.plan.is_last else ()
 
     def open_run(self, planned: Planned, in_ledger: str, given: RunArguments) -> ReleaseRun:
         plan, folder = planned.plan, self.folder
         assert isinstance(plan, SeriesPlan)
         if self.series is None:
+            # Its records were refused: nothing was drawn with its key.
             if (idle := Series.find(folder)) is not None:
                 idle.end()
             # Replaces the cached value, by which there was no series; the object is not changed otherwise.
@@ -162,6 +166,7 @@ class SeriesJob(ReleaseJob):
         certificate = super().compute(planned, work, records, progress)
         assert self.series is not None
         assert isinstance(planned.plan, SeriesPlan)
+        # Noted before the key ends: after a kill in between, `next_step` ends it.
         self.series.done(planned.plan.step, hashlib.sha256(certificate.to_bytes()).hexdigest())
         if planned.plan.is_last:
             self.series.end()

@@ -127,6 +127,7 @@ def pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[st
             found += [(name, None) for name in ([text] if text in (known or ()) else _texts(text))]
             continue
         names = [name for name in known or () if text.startswith(f"{name}=")]
+        # A name may hold an equals sign: the longest one that fits is meant.
         name = max(names, key=len) if names else text.partition("=")[0].strip()
         if not name or not text[len(name) :].lstrip().startswith("="):
             raise InvalidInput(field, text, "COLUMN=WHAT, as the help shows")
@@ -142,6 +143,7 @@ def _number(field: str, what: Any) -> dict[str, Any]:
     low, high, *count = numbers
     if not count:
         return {"range": [low, high]}
+    # Twelve digits make 0.3 of 0.30000000000000004.
     edges = [low + (high - low) * place / count[0] for place in range(1, int(count[0]))]
     return {"bins": [_plain(float(f"{edge:.12g}")) for edge in edges], "range": [low, high]}
 

@@ -287,6 +287,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             check_same_persons(planned.counted, whose)
         extractor, views = self.extractor, config.bank_views
         if views:
+            # A derived key: other processes must never have the key of the noise.
             secret = share_streams(world, None if work.streams is None else work.streams.derive("view bank"))
             extractor = ViewBank(extractor, config.bank_augmentations, views, secret, self.seed)
         if self.store is None:
