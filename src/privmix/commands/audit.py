@@ -101,6 +101,7 @@ privmix audit TRAINED --data mnist --canaries 1000"""
         usual = {item.name: item.default for item in fields(self)}
         for name in names:
             value = getattr(self, name)
+            # By identity: arrays and frames have no plain equality. Texts of one value may be two objects.
             if value is not usual[name] and not (isinstance(value, str) and value == usual[name]):
                 raise InvalidInput(name, value if isinstance(value, str | int | float) else "given", allowed)
 
@@ -116,6 +117,7 @@ privmix audit TRAINED --data mnist --canaries 1000"""
         given = {item.name: getattr(self, item.name) for item in fields(CanaryOptions) if item.init}
         job = CanaryJob(target=Path(self.target), confidence=self.confidence, seed=self.seed, **given)
         planned = job.plan()
+        # Progress by records would show their number.
         done = job.carry_out(planned, in_hundredths(progress) if planned.count_is_private else progress)
         for text in done.warnings:
             warn(text)

@@ -51,6 +51,7 @@ class Demo(NewFile, Command[Facts]):
         if self.out.exists():
             if not self.overwrite:
                 raise InvalidInput("out", str(self.out), "a folder that does not exist yet (or `overwrite`)")
+            # Only what a demo made is removed: `out` may name any folder.
             if not (self.out / "release" / "certificate.json").is_file():
                 raise InvalidInput("out", str(self.out), "the folder of an earlier demo to overwrite, or a new folder")
             shutil.rmtree(self.out)

@@ -162,6 +162,7 @@ class Evaluate(Recorded, ModelColumns, ModelFiles, Command[Evaluation]):
             "evaluation",
             subject_of(chosen.classifier),
             evaluation_content(quality, split, without, groups, words),
+            # A classifier without privacy reveals its own records, also where the evaluated ones are public.
             private=not self.public_data or without is not None,
             settings={
                 "data": "in memory" if opened.place is None else place(opened.place, private=not self.public_data),
@@ -247,6 +248,7 @@ def _by_group(
     from privmix.jobs.quality import Quality
 
     names, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    # Stable: groups of one size keep the order of their names.
     order = np.argsort(-counts, kind="stable")
     return {
         str(names[one]): Quality.of(scores[mine], labels[mine], classes, told[mine])

@@ -131,6 +131,7 @@ class Init(AtLedger, Command[Facts]):
         from privmix.ledger.ledger import Ledger
         from privmix.ledger.pricing import UNITS
 
+        # Checked before the ledger is made: a refusal leaves no file.
         adjacency = Adjacency(check_choice("adjacency", self.adjacency, [one.value for one in Adjacency]))
         if self.filter is not None:
             check_choice("filter", self.filter, FILTERS)
@@ -287,6 +288,7 @@ class LedgerStatement(NewFile, AtLedger, Command["StatedTotal"]):
     called = "statement"
     example = "privmix ledger statement --ledger sqlite:///ledger.db --dataset patients --out total.json --key ana.pem"
 
+    # A keyword in other commands; here the first argument in Python.
     ledger: str | Ledger = option(MISSING, AtLedger.__dataclass_fields__["ledger"].metadata["help"])
     dataset: str = option(MISSING, DATASET_HELP)
     _: KW_ONLY
@@ -314,6 +316,7 @@ class LedgerStatement(NewFile, AtLedger, Command["StatedTotal"]):
             check_place(place, overwrite=self.overwrite)
         elif key is not None:
             raise InvalidInput("key", "a key", "only with `out`, since a signature needs a file")
+        # A wrong passphrase shows before the whole ledger is verified.
         signer = key if key is None or isinstance(key, PrivateKey) else PrivateKey.read(Path(key), self.passphrase)
         total = total_of(self.opened(), self.dataset, self.outcomes)
         statement = None if place is None else write_total(total, place, signer, overwrite=self.overwrite)

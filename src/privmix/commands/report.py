@@ -210,6 +210,7 @@ class _Found:
         elif kind == FITTED:
             self.fitted.append((folder, load_model(folder).facts_.release_id))
             return True
+        # A folder that lost its certificate must not pass for one that holds records alone.
         elif required or (folder / _MODEL).is_file() or any((folder / "data").glob("train-*.parquet")):
             raise InvalidInput(str(folder), "no certificate", f"a release or model with its {_CERTIFICATE}")
         else:

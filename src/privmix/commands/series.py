@@ -153,6 +153,7 @@ class End(Command["SeriesState"]):
     def run(self, progress: Progress) -> SeriesState:
         from privmix.jobs.series import end, state_of
 
+        # Before the end, which removes the notes that describe a series without releases.
         found = state_of(Path(self.folder))
         end(Path(self.folder))
         return found.ended()

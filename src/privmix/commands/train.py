@@ -68,6 +68,7 @@ privmix train ... --scenario extended --public PUBLIC --public-method multiplici
             planned = job.plan(world)
             if self.dry_run:
                 return cast("Model", planned)
+            # Each process would repeat the same warnings.
             for text in planned.cautions if world.is_head else ():
                 warn(text)
             done = job.carry_out(planned, progress)

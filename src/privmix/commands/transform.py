@@ -57,4 +57,5 @@ transform: Final = function(Transform)
 
 
 def _npy(found: Transformed, stream: IO[bytes]) -> None:
+    # No pickles: to read one runs code.
     np.save(stream, found.features, allow_pickle=False)

@@ -64,6 +64,7 @@ class Verify(Command["CheckedFolder"]):
             signer = statement.signer
             return CheckedFolder(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=signer)
         if self.module is not None:
+            # Verified first: a module of the user's gets no weights from a folder that fails.
             checked = replace(self, module=None)._checked(progress)
             if checked.subject.kind != MODEL:
                 raise InvalidInput("module", WITHHELD, "only for a trained model")

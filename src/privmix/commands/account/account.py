@@ -129,6 +129,7 @@ def priced_config(records: int, classes: int, rows: int | None, design: str | De
     from privmix.planning.config import ReleaseConfig
 
     names = tuple(str(number) for number in range(classes))
+    # One feature: a joint noise multiplier has the same price in any dimension.
     return ReleaseConfig(records=records, dim=1, classes=names, design=design, rows=rows, centre="none")
 
 
@@ -194,6 +195,7 @@ def _of_folder(asked: Account) -> Prices:
         try:
             cost = accounting.epsilon(event, delta, accountant=name, adjacency=adjacency)
         except accounting.UnsupportedEvent as error:
+            # With `all`, an accountant without a price is a line of the answer and no error.
             if not asked.every:
                 raise
             found.append({"accountant": name, "unsupported": error.allowed})
@@ -216,6 +218,7 @@ def _together(
     cost = one
     if unit == RECORD and one.is_upper_bound:
         cost = group_epsilon(event, one.delta, records, accountant=accountant, adjacency=adjacency)
+    # Group privacy makes bounds from bounds: nothing follows from a comparison.
     elif unit == RECORD:
         if not asked.every:
             raise InvalidInput("accountant", accountant, "an accountant with an upper bound, for `records_per_person`")

@@ -150,6 +150,7 @@ def _base(asked: Poisoning) -> tuple[float, float | None]:
     # Not needed, nor loaded, where the base rate is known.
     from privmix.audits.bounds import clopper_pearson
 
+    # The upper end of the interval: a base rate that is too low would make the bound too small.
     return float(clopper_pearson(successes, trials, 1 - asked.confidence)[1]), asked.confidence
 
 
