@@ -87,6 +87,7 @@ class Studio:
         return self.desk.page("words")
 
     async def asset(self, request: Request) -> Response:
+        # A fixed list: no path of a request reaches the disk.
         if (found := ASSETS.get(request.path_params["name"])) is None:
             raise HTTPException(404)
         return FileResponse(found[0], media_type=found[1])
@@ -167,6 +168,7 @@ class Studio:
         stands = self._standing(price)
         if stands is not None and stands.fits is False:
             return self._new([Problem("dataset", stands.words)])
+        # A pattern or an address is no single file: the release reports on these.
         if not set("*?[:") & set(self.asked.data) and not self.desk.is_there(self.asked.data):
             return self._new([Problem("data", "There is no such file or folder on this machine.")])
         return self._begin(Order.of(self.asked), key)
@@ -202,6 +204,7 @@ class Studio:
     async def stop(self, request: Request) -> Response:
         """Stop the release that is made; what was paid for is kept."""
         run = self._found(request)
+        # A page that was left open may name a run that has ended.
         if run is self.desk.running:
             await run_in_threadpool(self.desk.runs.close)
         return self.desk.to(f"run/{run.id}")
@@ -215,6 +218,7 @@ class Studio:
         return self._begin(run.order, key, resume=True)
 
     async def _defect(self, request: Request, error: Exception) -> Response:
+        # The kind alone: the text of an error may hold a private value.
         return self.desk.page("refused", 500, words=f"This is a bug in privmix ({type(error).__name__}).")
 
     async def _missing(self, request: Request, error: Exception) -> Response:

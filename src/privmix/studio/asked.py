@@ -82,6 +82,7 @@ class FormData:
             name: [value.strip()[:_LONGEST] for found, value in pairs if found == f"column_{name}"]
             for name in ("name", "holds", "values", "empty")
         }
+        # A made-up form may have lists of unequal lengths.
         rows = zip(lists["name"], lists["holds"], lists["values"], lists["empty"], strict=False)
         columns = tuple(Column(name, holds, values, empty == "allowed") for name, holds, values, empty in rows)
         return cls(**said, columns=columns[:_MOST_COLUMNS])
@@ -116,6 +117,7 @@ class Unready(Exception):
 
 def number(asked: FormData, field: str, **limits: Any) -> float:
     """Read a field as a number in range, or raise InvalidInput."""
+    # Many countries write 0,5.
     return number_in(field, getattr(asked, field).replace(",", "."), **limits)
 
 
@@ -123,12 +125,14 @@ def number_in(field: str, text: str, **limits: Any) -> float:
     try:
         return check_number(field, float(text), **limits)
     except ValueError:
+        # This call raises the error that shows the text as typed.
         return check_number(field, text, **limits)
 
 
 def whole(asked: FormData, field: str, low: int, high: int | None = None) -> int:
     """Return a field as a whole number; thousands may be parted by spaces or apostrophes."""
     text = "".join(mark for mark in getattr(asked, field) if mark not in " '_\u00a0\u2009")
+    # `isdigit` alone accepts signs such as a superscript two.
     return check_integer(field, int(text) if text.isascii() and text.isdigit() else text, low=low, high=high)
 
 

@@ -118,6 +118,7 @@ class OpenFolder:
 
     def once(self, name: str, make: Any) -> Any:
         """Return a part that was made before, or make it now."""
+        # Two requests of one page must not verify a large folder twice.
         with self.lock:
             if name not in self.parts:
                 self.parts[name] = make()

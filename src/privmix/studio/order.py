@@ -99,6 +99,7 @@ class Order:
             if table.undeclared:
                 given = f"no declaration of {', '.join(table.undeclared)}"
                 raise InvalidInput("columns", given, "a declaration for each column of the header, or unused")
+        # The worker's output is discarded: cautions reach the owner by the page.
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", Caution)
             made = release(self.data, progress=progress, resume=resume, **self.columns, **self.release)

@@ -64,7 +64,9 @@ def render(name: str, **content: Any) -> str:
 def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(_HERE / "pages"),
+        # Names and texts on these pages may come from a stranger's folder.
         autoescape=True,
+        # A value that is missing raises, and leaves no gap that reads as a fact.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -96,6 +98,7 @@ def write_example(folder: Path) -> FormData:
     found = load_breast_cancer()
     places = [list(found.feature_names).index(name) for name in _RANGES]
     try:
+        # Never over a file of the user's.
         with open(folder / EXAMPLE_FILE, "x", encoding="utf-8", newline="") as stream:
             table = csv.writer(stream, lineterminator="\n")
             table.writerow([*_RANGES, _EXAMPLE.label])
@@ -171,6 +174,7 @@ class Desk:
         """Return a form's fields; raise HTTPException for one too large."""
         body = b""
         async for part in request.stream():
+            # Counted while reading: a client may state a false length, or none.
             body += part
             if len(body) > _MOST_BYTES:
                 raise HTTPException(413)

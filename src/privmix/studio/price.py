@@ -144,6 +144,7 @@ def _dim(asked: FormData, order: Order) -> int:
     return extractor.output_dim(())
 
 
+# The page requests it at each change of the form.
 @lru_cache(maxsize=256)
 def price_of(facts: DataFacts, epsilon: float) -> Price:
     """Return the promise at a budget; raise Unready where no noise meets it."""
@@ -222,6 +223,7 @@ class Forecasts:
                 self._wanted = facts
                 self._changed.notify()
             if self._thread is None:
+                # A daemon: a forecast must not keep the studio from ending.
                 self._thread = Thread(target=self._work, name="forecasts", daemon=True)
                 self._thread.start()
             return found
@@ -257,6 +259,7 @@ class Forecasts:
             self._kept[facts] = found
             while len(self._kept) > 64:
                 self._kept.pop(next(iter(self._kept)))
+            # A thread cannot be ended from outside: it ends at its next step.
             if not anyway and (self._wanted != facts or self._closed):
                 raise _Stale
 
@@ -271,6 +274,7 @@ def forecast_of(facts: DataFacts, tell: Callable[[RunningForecast], None]) -> Ru
     if facts.epsilon is not None:
 
         def step(stage: str, done: int, total: int) -> None:
+            # The last step is the choice itself, which comes after the planner's.
             tell(RunningForecast(done=min(done, total - 1), total=total))
 
         choice = choose_design(
@@ -290,6 +294,7 @@ def forecast_of(facts: DataFacts, tell: Callable[[RunningForecast], None]) -> Ru
         try:
             plan = facts.config.calibrate(epsilon, facts.delta)
             curve = {**found.curve, epsilon: predict_accuracy(plan, model, draws=1).counted}
+        # A budget that no noise meets leaves a gap in the curve.
         except InvalidInput:
             curve = found.curve
         found = replace(found, curve=curve, done=found.done + 1)

@@ -36,6 +36,7 @@ class FormKeys:
         key = secrets.token_urlsafe(24)
         with self._lock:
             self._open[key] = None
+            # Each view of a page makes a key: the oldest ones go.
             while len(self._open) > _MOST_KEYS:
                 self._open.pop(next(iter(self._open)))
         return key
@@ -43,6 +44,7 @@ class FormKeys:
     def use(self, key: str) -> bool:
         """Whether the key is good; it is not any more after this."""
         with self._lock:
+            # `self` marks a key that is not there: every key has the value None.
             return self._open.pop(key, self) is not self
 
 
@@ -105,6 +107,7 @@ class Runs:
                 raise Busy
             run = StudioRun(order, folder)
             self._process = subprocess.Popen(
+                # -P: the folder of the data, where the worker starts, is no place to import from.
                 [sys.executable, "-P", "-m", "privmix.studio.worker"],
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": _path()},
@@ -134,10 +137,12 @@ class Runs:
     def _watch(self, process: subprocess.Popen[str], run: StudioRun, resume: bool) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
+        # A worker that died at once takes no order: its end is reported below.
         with contextlib.suppress(OSError):
             json.dump({"order": asdict(run.order), "resume": resume}, process.stdin)
             process.stdin.close()
         for line in process.stdout:
+            # A line that was cut short must not end the watch.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 run.hear(json.loads(line))
         process.wait()
@@ -153,4 +158,5 @@ class Runs:
 def _path() -> str:
     """Return the worker's search path for packages: the one of this process, as whole paths."""
     own = Path(__file__).parents[2]
+    # A relative entry would name a place in the folder of the data.
     return os.pathsep.join([str(own), *(str(Path(one).resolve()) for one in sys.path if one)])

@@ -21,6 +21,7 @@ HEADERS: Final = {
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
+    # Pages name the owner's data: browsers must not keep copies.
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -78,6 +79,7 @@ class AccessGuard:
             return "This request came from another page."
         if self.enters(method, path, query):
             return None
+        # Older browsers do not send this header.
         if _only(headers, b"sec-fetch-site") not in (None, "same-origin", "none"):
             return "This request came from another page."
         if not any(_equal(one, self.session) for one in _cookies(headers)):
@@ -98,6 +100,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            # There are no WebSockets: such a connection gets no answer.
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return

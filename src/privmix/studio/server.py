@@ -82,6 +82,7 @@ def _listening(port: int) -> socket.socket:
         raise InvalidInput("port", port, "a port from 0 (any) to 65535")
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
+        # A restart at the same port need not wait for old connections to expire.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port))
         listening.listen(64)

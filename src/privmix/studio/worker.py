@@ -28,6 +28,7 @@ def main() -> None:
 def quiet() -> Iterator[Tell]:
     """Yield a function that writes a line of JSON; all other text on standard output or error is discarded."""
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    # A library's own message may hold a private value.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     if not os.environ.get("PRIVMIX_DEBUG"):
@@ -55,6 +56,7 @@ def work(order: Order, tell: Tell, *, resume: bool) -> None:
 
     try:
         _, told = order.carry_out(progress, resume=resume)
+    # Also KeyboardInterrupt, by which the studio stops a run.
     except BaseException as error:
         spent = spent_of(error)
         tell(
