@@ -166,6 +166,7 @@ def draw_audit_points(
     with drawing() as (figure, axes):
         _log_log(axes, floor)
         if limit is not None:
+            # A logarithmic axis has no place for 0.
             x, least = (np.clip(values, floor, 1) for values in limit)
             axes.fill_between(x, floor, least, color=BLUE, alpha=0.12, linewidth=0)
             axes.plot(x, least, color=BLUE)
@@ -252,6 +253,7 @@ def _log_log(axes: Axes, floor: float) -> None:
     axes.set_yscale("log")
     axes.set_xlim(floor, 1)
     axes.set_ylim(floor, 1.05)
+    # Less a little: the logarithm of a power of ten may be a last bit too large.
     ticks = [10.0**power for power in range(math.ceil(math.log10(floor) - 1e-9), 1)]
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(FixedLocator(ticks))

@@ -162,6 +162,7 @@ def _missing(context: Context) -> Section | None:
 
 def _settings(context: Context) -> Section | None:
     cards = []
+    # Apart: a card is marked as private as a whole.
     for private in (False, True):
         curves = [] if private else [curve for one in context.of_kind("guarantee") if (curve := delta_curve(one))]
         blocks: list[Block] = [
@@ -333,6 +334,7 @@ def _environment() -> Environment:
 
 def _printable(value: Any) -> Any:
     """Texts without control characters, which HTML may not hold and readers may be misled by."""
+    # Markup is the page's own, and its parts are escaped.
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return printable(value)

@@ -100,6 +100,7 @@ def _shown(record: RunRecord, digest: str, name: str, audience: str) -> ShownRec
             "command": public_command(record.command),
         }
         record = RunRecord(**{**vars(record), **shown})
+    # The digest is that of the whole record: by it, owner and reader name the same file.
     return ShownRecord(record, name, RecordFields(record.content), digest)
 
 

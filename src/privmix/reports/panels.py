@@ -71,6 +71,7 @@ def _headline_card(one: ShownRecord, context: Context) -> Card:
     verdict = _verdict(content, bool(refuted))
     blocks: list[Block] = [verdict]
     power = content.fields("power")
+    # No odds next to a failed verdict: they would read as a promise.
     right = power.number("right") if verdict.tone != "danger" else None
     odds = "" if right is None else f"best attack on an even bet: right at most {percent_up(right)} of the time"
     numbers = [
