@@ -224,6 +224,7 @@ def _miss_limit(one: ShownRecord, context: Context) -> tuple[list[float], list[f
     if epsilon is None or delta is None:
         return None
     grid = np.geomspace(1e-6, 1, 300)
+    # The exponential of 710 overflows float64.
     growth = math.exp(min(max(epsilon, 0.0), 700.0))
     # The least that (epsilon, delta)-DP leaves (Kairouz, Oh, Viswanath 2015).
     missed = np.maximum(0.0, np.maximum(1 - delta - growth * grid, (1 - delta - grid) / growth))

@@ -76,6 +76,7 @@ def _utility_card(one: ShownRecord) -> Card:
     points = []
     for item in content.several("points"):
         epsilon, value = item.number("epsilon"), item.number("accuracy")
+        # A logarithmic axis has no place for 0.
         if epsilon is not None and epsilon > 0 and value is not None:
             low, high = item.number("low"), item.number("high")
             points.append((epsilon, value, value if low is None else low, value if high is None else high))
@@ -170,6 +171,7 @@ def _evaluation_words(content: RecordFields, reference: RecordFields) -> list[st
 def _measures(content: RecordFields, reference: RecordFields) -> list[tuple[str, ...]]:
     """Every measure of the model, of the reference where there is one, and of no model at all."""
     majority, shares_loss = content.number("majority_accuracy"), content.number("guessing_log_loss")
+    # Balanced accuracy counts only classes that have records.
     present = sum(1 for _ in content.fields("per_class").numbers()) or len(content.texts("classes"))
     without = {
         "accuracy": percent(majority),

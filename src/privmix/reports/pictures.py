@@ -107,6 +107,7 @@ def inline(figure: Figure, name: str, title: str, description: str) -> Markup:
         body = re.sub(re.escape(colour), variable, body, flags=re.IGNORECASE)
     body = "\n".join(line.strip() for line in body.splitlines() if line.strip() and not line.strip().startswith("<!--"))
     width, height = (side * _POINTS for side in figure.get_size_inches())
+    # Title and description may hold texts of a stranger's record.
     head = Markup(
         '<svg role="img" aria-labelledby="{0}-title {0}-desc" viewBox="0 0 {1:g} {2:g}">\n'
         '<title id="{0}-title">{3}</title>\n<desc id="{0}-desc">{4}</desc>\n'
@@ -152,6 +153,7 @@ def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
         low, high = (100 * value for value in between)
         names = list(record["curves"])
         colour = COLOURS[names.index(record["chosen"]) % len(COLOURS) if record["chosen"] in names else 0]
+        # A factor and no difference: the axis is logarithmic.
         width = record["epsilon"] * np.array([0.93, 1 / 0.93])
         words = f"its range: {low:.0f} to {high:.0f}%"
         axes.fill_between(width, low, high, color=colour, alpha=0.25, linewidth=0, label=words)

@@ -196,11 +196,13 @@ def _series(found: Any) -> list[float]:
 
 
 def _number(value: Any) -> float | None:
+    # True is an int in Python.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         number = float(value)
     except OverflowError:
+        # An integer of JSON may exceed every float.
         return None
     return number if abs(number) <= _LARGEST else None
 
@@ -228,6 +230,7 @@ def _check_kind(name: str, kind: Any) -> None:
     if kind == "classes":
         allowed = "no pictures of classes, which earlier builds recorded: delete the run's `classes-*.json`"
         raise InvalidInput(name, kind, allowed)
+    # Looked up for other kinds alone: it reads the metadata of all packages.
     if kind not in KINDS:
         check_choice(name, kind, (*KINDS, *kinds_from_elsewhere()))
 

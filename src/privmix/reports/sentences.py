@@ -46,6 +46,7 @@ def odds(delta: float) -> str:
         return f"{percent_up(delta)} of the time"
     # As decimals, so that 1 in 100,000 is not one less by a float's last bit.
     whole = math.floor(1 / Decimal(repr(max(delta, 1e-300))))
+    # Rounded down to three digits: the probability is never understated.
     step = 10 ** max(0, len(str(whole)) - 3)
     return f"1 in {whole // step * step:,}"
 
