@@ -25,5 +25,6 @@ def plan_from_dict(description: Mapping[str, Any]) -> Plan:
         raise InvalidInput("plan", type(description).__name__, "the fields of a release plan")
     design = design_named(description.get("design", ""))
     plan = design.plan_type.from_dict(description)
+    # A stranger's plan may name persons with a design that takes records alone.
     check_unit(design, plan.per_person)
     return plan

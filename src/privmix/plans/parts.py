@@ -189,6 +189,7 @@ class SumPlan(BasePlan):
                 raise InvalidInput(f"noise of {one.words}", (one.bound, one.noise_std), "a bound and noise above 0")
         moved = sum((one.bound / one.noise_std * self.growth) ** 2 for one in self.parts)
         priced = sum(multiplier**-2 for multiplier in self.queries)
+        # Written so that NaN is refused.
         if not abs(moved - priced) <= priced * _ROUNDING:
             raise InvalidInput(
                 "noise of parts", f"{moved:.9g}", f"{priced:.9g}, the sum of squares of bound over noise"

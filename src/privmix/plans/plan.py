@@ -114,6 +114,7 @@ class BasePlan(Shown):
             return self.event
         if self.epsilon is None or self.delta is None:
             raise InvalidInput("plan epsilon", None, "the epsilon and delta that it was calibrated for")
+        # Another answer of the count would have led to another plan: the charge has to hold for each.
         rest = budget_after_count(self.records_noise_multiplier, self.epsilon, self.delta)
         return Bounded(*rest, self.adjacency.value)
 
@@ -216,6 +217,7 @@ class BasePlan(Shown):
     @property
     def label_offset(self) -> float:
         """Subtracted from every entry of a one-hot label: 1/K on the lattice when centred, else 0."""
+        # On the grid, so that a label less the offset is a whole number of steps.
         step = 2.0**-self.lattice_bits
         return math.floor(1 / self.num_classes / step) * step if self.centred else 0.0
 

@@ -68,8 +68,10 @@ class ReleasePlan(BasePlan):
         )
         # The planner asks the design; this is for plans of strangers.
         check_weights(self.design, self.weighs_persons, self.per_person, self.person_quantile)
+        # The mean has Gaussian noise, with which no guarantee of delta 0 is left.
         if self.noise not in self.kind.noises or (self.noise == LAPLACE and self.centred):
             raise InvalidInput("noise", self.noise, "gaussian, unless the design is fixed and uncentred")
+        # The price follows from the rate: a stranger's plan may not state another one.
         expected = self.kind.rate_of(self)
         if not math.isclose(self.record_rate, expected, rel_tol=1e-12):
             raise InvalidInput("record_rate", self.record_rate, f"{expected:.9g}, which follows from the other fields")
@@ -180,6 +182,7 @@ class ReleasePlan(BasePlan):
     def noise_std_x(self) -> float:
         """Standard deviation of the noise in a released feature entry."""
         scale = self.feature_bound * self.feature_noise_multiplier / self.divisor
+        # The standard deviation of Laplace noise is sqrt(2) times its scale.
         return scale * (math.sqrt(2) if self.noise == LAPLACE else 1.0)
 
     @property
