@@ -81,6 +81,7 @@ class About(Checked):
         known = cls.__dataclass_fields__
         if unknown := [str(name) for name in given if name not in known]:
             raise InvalidInput("metadata", unknown[0], f"{', '.join(known)}")
+        # TOML reads a day without quotes as a date.
         given = {name: one.isoformat() if isinstance(one, date) else one for name, one in given.items()}
         if given.get("licence_file") is not None:
             given["licence_file"] = place / given["licence_file"]
@@ -149,6 +150,7 @@ def privacy_metadata(guarantee: Mapping[str, Any], unit: Unit) -> str:
 
 def yaml_number(number: str) -> str:
     """Return a number as YAML reads it: with a point, where it has an exponent."""
+    # YAML 1.1 takes 1e-05 for a text.
     mantissa, mark, exponent = number.partition("e")
     return number if not mark or "." in mantissa else f"{mantissa}.0e{exponent}"
 
@@ -162,6 +164,7 @@ def check_licence(content: bytes, name: str) -> None:
     try:
         lines = content.decode().splitlines()
     except UnicodeDecodeError:
+        # Not printable: refused below.
         lines = ["\0"]
     if not content or not all(is_printable(line.replace("\t", " ")) for line in lines):
         raise InvalidInput(name, "other bytes", "a text of printable lines in UTF-8")

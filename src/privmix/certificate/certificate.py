@@ -214,6 +214,7 @@ class Certificate(Shown, Mapping[str, Any]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a copy of the fields, as JSON values."""
+        # A copy: the content is what the hash is of.
         return copy.deepcopy(dict(self.content))
 
     def to_bytes(self) -> bytes:
@@ -302,6 +303,7 @@ def check_guarantee(certificate: Mapping[str, Any], plan: Plan) -> PrivacyCost:
     except ArithmeticError:
         raise InvalidInput("certificate event", plan.event, "an event that can be priced") from None
     claimed = math.inf if stated["epsilon"] is None else float(stated["epsilon"])
+    # Written so that NaN is refused.
     if not cost.epsilon <= claimed * (1 + _SLACK):
         allowed = f"at least {rounded_up(cost.epsilon, 6)}, the recomputed epsilon"
         raise InvalidInput("certificate epsilon", claimed, allowed)

@@ -80,6 +80,7 @@ class Guarantee:
         # Wasserman and Zhou 2010; Kairouz, Oh and Viswanath 2015.
         if self.exact:
             return np.asarray(tradeoff_curve(self.event, alphas, adjacency=self.adjacency))
+        # The exponential of 710 overflows float64.
         growth = math.exp(min(self.epsilon, 700.0))
         return np.maximum(0.0, np.maximum(1 - self.delta - growth * alphas, (1 - self.delta - alphas) / growth))
 
@@ -212,4 +213,5 @@ def _regret(mu: float, promise: Guarantee) -> float:
     while high - low > 1e-5:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
+    # The upper end: the regret is never understated.
     return high

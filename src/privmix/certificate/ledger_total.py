@@ -80,6 +80,7 @@ class LedgerTotal:
     date: Annotated[str, fields.By(lambda _, date: _check_moment(date), "", "2026-01-31", 1)]
     digest: fields.Digest
     filter: Annotated[str, fields.Choice(*FILTERS)] | None = None
+    # Rounded up, the share of a full filter may exceed 1 a little.
     share: Annotated[float, fields.Number(0, 1 + 1e-5)] | None = None
     outcomes: Outcomes | None = None
     unit: Annotated[str, fields.Choice(*UNITS)] = UNITS[0]
@@ -111,6 +112,7 @@ class LedgerTotal:
         return cls(
             epsilon=epsilon,
             spent=float(rounded_up(spent, _DIGITS)),
+            # From the rounded amount: spent and left never add up to more than the budget.
             left=float(rounded_down(max(0.0, epsilon - float(rounded_up(spent, _DIGITS))), _DIGITS)),
             share=None if share is None else float(rounded_up(share, _DIGITS)),
             **rest,

@@ -50,6 +50,7 @@ def mode_of(reservation: ReservationNote | None, plan: Plan | None, *, name: str
     # plan (None where only the mode is needed); name: of the release or model, if it has one yet.
     if reservation is None:
         return "none"
+    # A subclass could state a charge that no ledger made.
     if type(reservation) is not ReservationNote:
         raise InvalidInput("reservation", type(reservation).__name__, "a ReservationNote, which a ledger makes")
     if plan is not None:
@@ -63,6 +64,7 @@ def mode_of(reservation: ReservationNote | None, plan: Plan | None, *, name: str
 def use(reservation: ReservationNote | None, plan: Plan, name: str) -> str:
     """As :func:`mode_of`, for the certificate itself: from now on the reservation is that of ``name`` alone."""
     mode = mode_of(reservation, plan, name=name)
+    # In one step: of two threads, one alone gets the reservation.
     if reservation is not None and _USED.setdefault(vars(reservation)["_id"], name) != name:
         raise _used()
     return mode

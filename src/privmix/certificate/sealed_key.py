@@ -169,6 +169,7 @@ class Auditor:
             * bound: it opens with the same ``bound`` alone.
         """
         secret = os.urandom(_SECRET_BYTES)
+        # Two layers, since the format has a share for each auditor.
         made = {
             "version": 1,
             "key": _text(ChaCha20Poly1305(_one_time(secret, bound)).encrypt(_NONCE, content, bound)),
@@ -190,6 +191,7 @@ def open_sealed(content: bytes, commitment: Commitment, bound: bytes, key: Audit
         raise InvalidInput("key", f"key {key.public.key_id[:_SHOWN_DIGITS]}", f"that of {commitment.whom}")
     match parse_json(content, "sealed key"):
         case {"version": int(version), "key": sealed, "shares": dict(shares), **more} if not more:
+            # True equals 1.
             if type(version) is not int or version != 1 or set(shares) != {commitment.auditor}:
                 raise InvalidInput("sealed key shares", "of other auditors or another version", commitment.whom)
         case _:
@@ -199,6 +201,7 @@ def open_sealed(content: bytes, commitment: Commitment, bound: bytes, key: Audit
         raise InvalidInput("sealed key shares", WITHHELD, "shares as privmix makes them")
     try:
         cipher = ChaCha20Poly1305(_one_time(share[len(_WHOLE) :], bound))
+        # A bytearray can be overwritten after use.
         return bytearray(cipher.decrypt(_NONCE, decoded(sealed, "sealed key"), bound))
     except InvalidTag:
         raise InvalidInput("sealed key", WITHHELD, "a key that was sealed for this release, unchanged") from None

@@ -138,6 +138,7 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
     for name, digest in digests.items():
         if signed[name] != digest:
             raise InvalidInput(_shown(name), "other content", "the bytes that were signed")
+    # The maker comes before the content: a check reads what an attacker may have made.
     subject = check(root)
     if statement.payload != Statement.of(PREDICATE_TYPE, digests, _predicate(subject, tool)).payload:
         raise InvalidInput(ATTESTATION_FILE, "a statement about something else", "a statement about this folder")

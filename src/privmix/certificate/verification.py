@@ -84,6 +84,7 @@ class Verification(Shown):
 
     @property
     def false_alarm(self) -> float:
+        # A union bound: the tests depend on one another.
         return math.fsum(test.false_alarm for test in self.tests)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
