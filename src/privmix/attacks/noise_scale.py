@@ -154,6 +154,7 @@ def measure(noise: PureNoise, confidence: float) -> MeasuredNoise:
         raise InvalidInput(
             "noise", noise.expected / noise.step, f"at least {coarsest:g} steps of the grid to be judged"
         )
+    # Rounding to a grid adds the variance of a uniform step (Sheppard's correction).
     expected = math.sqrt(noise.expected**2 + noise.step**2 / 12)
     scores = noise.values / expected
     alarm = FALSE_ALARM / (_TESTS * _KINDS)
@@ -211,6 +212,7 @@ def _correlations(scores: Scores, beside: Scores | None) -> list[float]:
     pairs: list[tuple[Scores, Scores]] = []
     if scores.shape[1] > 1:
         pairs.append((scores[:, 1:], scores[:, :-1]))
+    # Streams are keyed by row tile: one that is used twice shows at the last of these lags.
     pairs += [(scores[lag:], scores[:-lag]) for lag in (1, 2, ROW_TILE) if lag < len(scores)]
     if beside is not None:
         columns = min(scores.shape[1], beside.shape[1])

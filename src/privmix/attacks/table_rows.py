@@ -153,6 +153,7 @@ def _singling_out(rows: Places, groups: Sequence[Places], generator: np.random.G
             continue
         guess = generator.choice(alone)
         if (key := (columns.tobytes(), int(guess))) in made:
+            # The same guess twice would count as two.
             continue
         made.add(key)
         right.append(np.flatnonzero(theirs == guess))
@@ -183,6 +184,7 @@ def _linking(rows: Places, groups: Sequence[Places], generator: np.random.Genera
             one, other = (_nearest(rows, group[start : start + _BLOCK], half, generator) for half in halves)
             right[place] += sum(bool(np.intersect1d(a, b).size) for a, b in zip(one, other, strict=True))
         guesses += len(one)
+        # Chance that two random choices of this number of rows share one.
         naive += len(one) * (1 - (1 - one.shape[1] / len(rows)) ** one.shape[1])
     return _shares("linking two halves of a record", guesses, right, naive)
 

@@ -196,6 +196,7 @@ class _Planted(StepObserver):
         if self._before is None:
             self._before = shown
             return
+        # Each step is in one difference alone, so that differences have independent noise.
         gaps, self._before = shown - self._before, None
         noise = self._measured(gaps, 2**0.5 * noise)
         up, down = (_expm1(sign * gaps, noise) for sign in (1, -1))

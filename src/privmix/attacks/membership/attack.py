@@ -69,6 +69,7 @@ class MembershipConfig:
         """Raise :class:`InvalidInput` unless this many references leave out and take in each record often enough."""
         share = members / (members + nonmembers)
         rarest = min(share, 1 - share) if {"lira", "rmia"} & set(self.attacks) else 1 - share
+        # Less a little: rounding in the quotient must not cost a whole model.
         least = int(np.ceil(LEAST_REFERENCES / rarest - 1e-9))
         if self.needs_references and self.references < least:
             allowed = f"at least {least}: each record must be left out by two of them and, online, be in two"
@@ -172,6 +173,7 @@ def infer_membership(
             raise InvalidInput("trainer", None, "a trainer of reference models, for attacks other than loss")
     scores = class_scores(model, features, classes)
     right = scores.argmax(axis=1) == labels
+    # By non-members alone: an attacker has such records, and members are what is to be guessed.
     temperature = 1.0 if gives_probabilities(model) else fit_temperature(scores[~member], labels[~member])
     target = true_class_logits(scores, labels, temperature)
     references = None

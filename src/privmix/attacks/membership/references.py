@@ -60,6 +60,7 @@ class ReleaseTrainer:
         plan = plan_from_dict(certificate["plan"])
         check_of_records(plan.per_person)
         if not model.reads_rows:
+            # This learner reads released arrays: rows sampled from them would only take time.
             plan = replace(plan, rows=1)
         return cls(plan, sklearn.clone(model), certificate["extractor"], tuple(certificate["input_shape"]))
 
@@ -106,6 +107,7 @@ class DpSgdTrainer:
             device=device,
         )
         again = job.settings()
+        # Another version may have other defaults: its models would be no references for this one.
         differing = sorted(name for name, value in settings.items() if name != "device" and again.get(name) != value)
         if differing or again["plan"] != certificate["plan"]:
             raise InvalidInput("model settings", ", ".join(differing) or "plan", "such as this version makes again")
@@ -201,6 +203,7 @@ def train_references(
         found = None if kept is None else kept.read(name, (len(features),))
         if found is None:
             own = streams.derive(f"reference {number}")
+            # With `clip`, NumPy writes to `out` without a buffer; the places are all valid.
             np.take(features, np.flatnonzero(mark), axis=0, out=chosen, mode="clip")
             found = logits_of(trainer(chosen, labels[mark], own))
             own.destroy()
@@ -222,6 +225,7 @@ class _Kept:
             if self._folder.has(_SETTINGS):
                 same = self._folder.read(_SETTINGS, _MOST_SETTINGS) == text
             else:
+                # Nothing is written to a folder that holds other files.
                 same = not self._folder.names()
                 if same:
                     self._folder.write(_SETTINGS, text)
@@ -255,6 +259,7 @@ def _identity(
     trainer: ReferenceTrainer, features: NDArray[Any], labels: NDArray[np.int64], size: int, references: int
 ) -> dict[str, Any]:
     """Return settings and records that must be the same for finished models to count."""
+    # Without them, the same bytes in another shape would have the same hash.
     digest = hashlib.blake2b(repr((features.shape, str(features.dtype))).encode(), digest_size=32)
     digest.update(np.ascontiguousarray(features).data)
     digest.update(np.ascontiguousarray(labels).data)

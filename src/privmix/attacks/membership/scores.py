@@ -233,6 +233,7 @@ LEAST_REFERENCES: Final = 2
 """Models with a record, and without it, that an attack needs."""
 # From this number of models on each side, a record's own variance is better than that of all records.
 _OWN_VARIANCE: Final = 32
+# Models that agree to the last digit would lead to a division by 0.
 _SMALLEST_STD: Final = 1e-9
 
 
