@@ -99,6 +99,7 @@ def connected(address: str | None) -> Iterator[None]:
         else:
             _check_mode()
         try:
+            # Registered first: a start that fails halfway leaves processes behind.
             done.callback(ray.shutdown)
             with file_mode(private=True):
                 ray.init(address=address or "local", **quiet)
@@ -174,6 +175,7 @@ def _check_token_asked() -> None:
     if os.environ[_MODE].lower() == "disabled":
         return
     try:
+        # Without a CPU of its own: a busy cluster has to answer, too.
         asked = ray.get(ray.remote(_mode_here).options(num_cpus=0).remote())
     except ray.exceptions.RayError as error:
         raise lost(error) from None

@@ -87,6 +87,7 @@ def _fetched(source: Any, extractor: Any) -> tuple[Source, Encodes]:
     import ray
 
     found: tuple[Source, Encodes] = tuple(ray.get([source, extractor]))
+    # One core for each task, as Ray counts them.
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
     return found
@@ -135,6 +136,7 @@ def _encode(
             taken = len(held[-1][1])
             x, y, first, room = x[taken:], y[taken:], first + taken, room - taken
             if not room or first == end:
+                # Before the tile is written: a file that changes would mix old and new records.
                 source.check_unchanged()
                 folder.write(number, *(np.concatenate(part) for part in zip(*held, strict=True)))
                 held, number, room = [], number + 1, place.records
@@ -205,9 +207,11 @@ class ClusterEncoder:
             yield from self._in_order(place, folder, writer)
             writer.checkpoint()
         except InvalidInput:
+            # Tiles of refused records must not serve the next attempt.
             folder.discard()
             raise
         except BaseException:
+            # Other tiles stay: the next attempt continues with them.
             folder.close()
             raise
         folder.discard()
@@ -229,6 +233,7 @@ class ClusterEncoder:
             if not self._under_way and number not in there:
                 raise ClusterLost(f"ray: the cluster could not finish the work; {KEPT}")
             waiting = list(self._under_way)
+            # No waiting while the next tile in order is there.
             for call in ray.wait(waiting, timeout=0 if number in there else None)[0] if waiting else ():
                 if _checked(ray.get(call)) != self.facts:
                     raise ClusterLost(

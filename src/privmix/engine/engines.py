@@ -35,6 +35,7 @@ def make_engine(
         raise InvalidInput("engine", engine, f"{', '.join(known)} for design {plan.design}")
     check_unit(made_by(plan), plan.per_person)
     records = tiles_of(records)
+    # Either mismatch would give a guarantee for another unit than the stated one.
     if (records.starts(0) is None) is not (plan.per_person is None):
         raise InvalidInput("persons", WITHHELD, "persons if and only if the plan's unit is a person")
     make: Callable[..., Engine] = behind(made_by(plan), "engines", known[engine])

@@ -114,6 +114,7 @@ def _counts(number: NDArray[np.int64]) -> NDArray[Any]:
     """(persons,) how many records each has; in 4 bytes where these suffice."""
     persons = 1 + max(int(number[start : start + _AT_ONCE].max()) for start in range(0, len(number), _AT_ONCE))
     counts = np.zeros(persons, np.int32 if len(number) < 2**31 else np.int64)
+    # A part at a time: the numbers may lie on a disk.
     for start in range(0, len(number), _AT_ONCE):
         np.add.at(counts, number[start : start + _AT_ONCE], 1)
     return counts
@@ -184,6 +185,7 @@ class _Sorting:
         dealt["person"], dealt["label"] = number[taken], self._store.labels[rows][taken]
         dealt["x"] = np.asarray(self._store.features[rows])[taken]
         part = np.searchsorted(self._cuts, dealt["person"], side="right") - 1
+        # Stable: records of a part keep the order that they have in memory.
         order = np.argsort(part, kind="stable")
         dealt, part = dealt[order], part[order]
         for each in np.unique(part).tolist():

@@ -57,6 +57,7 @@ class Passes(ABC):
 
     def __init__(self, plan: BasePlan, records: RecordTiles, *, workers: int | None) -> None:
         self.reader: Final = TileReader(plan, records, workers=workers or cores())
+        # Before any noise: a refusal in the midst of a pass would follow on answers.
         self.reader.check_labels()
 
     @contextmanager
@@ -131,6 +132,7 @@ class SumEngine(Engine, Generic[Released]):
         """Release the numbers, then yield rows sampled from them, from row ``first`` on."""
         if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._plan.rows:
             raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
+        # Claimed at the call: a generator would wait for its first row.
         self._streams.claim()
         return self._run(progress or silent, first)
 

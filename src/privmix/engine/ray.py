@@ -196,6 +196,7 @@ class RayPasses(Passes):
 
     def started(self, one: Pass[AnySums]) -> Started[AnySums]:
         """Have a pass carried out; its sums are asked for later."""
+        # Two results of a task: to wait for the marker brings no sums here.
         work, join = self._remote(pass_sums, num_returns=2), self._remote(merge_sums)
         self._started += 1
         name, spans = f"pass {self._started}", self._spans()
@@ -275,6 +276,7 @@ def pass_sums(key: ObjectKey, name: str, task: PassTask, span: range, one: Seale
     """Return the sums of a pass over the record tiles ``span``, and a marker that they exist."""
 
     def work() -> Sealed:
+        # A worker, too, has records and the key of objects in memory.
         no_core_dumps()
         if task.on_start is not None:
             task.on_start()
@@ -379,6 +381,7 @@ class RowPass(Pass[RowSums]):
         return "<RowPass>"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Without what one task keeps: records would travel with it.
         return RowPass, (self.plan, self.units, self.rows, self.transform, self.key)
 
     @cached_property

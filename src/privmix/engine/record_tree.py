@@ -62,6 +62,7 @@ def _leaves(records: RecordTiles, index: int, key: bytes) -> Iterator[bytes]:
     """Yield a hash of each unit of a tile: of its records' features and labels, and what they look like in bytes."""
     features, labels = records.tile(index)
     starts = records.starts(index)
+    # The same bytes as numbers of another type have another root.
     head = f"{features.dtype.str} {features.shape[1]}".encode()
     labels = np.ascontiguousarray(labels, np.int64)
     if starts is None:
@@ -85,6 +86,7 @@ def _leaf(head: bytes, rows: Iterable[NDArray[Any]], labels: NDArray[np.int64], 
 
 def _above(level: list[bytes], height: int, key: bytes) -> list[bytes]:
     """Return the nodes one level up; groups that are not full are filled with the empty node of their level."""
+    # With its height: a node of one level stands for none of another.
     empty = hashlib.blake2b(bytes([height]), key=key, digest_size=32, person=_EMPTY).digest()
     level = level + [empty] * (-len(level) % FAN_IN)
     return [

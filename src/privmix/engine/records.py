@@ -233,6 +233,7 @@ def _tiles_in(begins: NDArray[np.uint8]) -> tuple[int, NDArray[np.int64]]:
     units, cuts = 0, []
     for start in range(0, len(begins), _BEGINS_AT_ONCE):
         own = np.flatnonzero(begins[start : start + _BEGINS_AT_ONCE])
+        # The first persons of a part may belong to a tile that began before it.
         cuts += (own[-units % RECORD_TILE :: RECORD_TILE] + start).tolist()
         units += len(own)
     return units, np.array([*cuts, len(begins)])
@@ -277,6 +278,7 @@ def content_fingerprint(records: RecordTiles, key: bytes, workers: int) -> str:
     def digest(index: int) -> bytes:
         features, labels = records.tile(index)
         hasher = hashlib.blake2b(f"{features.dtype.str} {features.shape}".encode(), key=key, digest_size=32)
+        # A few at a time: rows may be fetched from a disk.
         for start in range(0, len(features), 1024):
             hasher.update(np.ascontiguousarray(features[start : start + 1024]).data)
         hasher.update(np.ascontiguousarray(labels, np.int64).data)

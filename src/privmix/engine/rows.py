@@ -60,7 +60,9 @@ def released_mean(
         return None
     total, step = clipped_sum(), plan.lattice.step
     with streams.lent("centre noise") as generator:
+        # On the grid of the sum, so that low digits reveal nothing (Mironov 2012).
         total += gaussian_on_lattice(generator, (plan.dim,), plan.centre_noise_multiplier / step)
+    # By the public number: the real one may differ, and is private then.
     return np.asarray(total * (step * plan.clip_norm / plan.records), dtype=np.float32)
 
 
@@ -123,7 +125,9 @@ class RowEngine(Engine):
         self._workers = workers or cores()
         self._membership = streams.derive("membership")
         self.summer: TileSummer = TileSummer(plan, tiles, self._membership, workers=self._workers)
+        # Before any noise: a refusal in the midst of a run would follow on answers.
         self.summer.check_labels()
+        # Beyond it float64 is not exact: low digits would depend on the order of records.
         if tiles.count * 2.0**plan.lattice_bits >= _EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
         step = plan.lattice.step * plan.weight_step

@@ -67,9 +67,11 @@ class ObjectKey:
         """Return what was sealed under this name, with writable arrays; raise where key, name or content differ."""
         parts = zip(sealed.pieces, sealed.seals, strict=True)
         contents = [self._decrypt(_of(name, number), *part) for number, part in enumerate(parts)]
+        # Every piece was authenticated above: none but a key holder can have made this pickle.
         return pickle.loads(contents[0].tobytes(), buffers=contents[1:])
 
     def _encrypt(self, about: bytes, piece: NDArray[np.uint8], into: NDArray[np.uint8]) -> bytes:
+        # A nonce that is used twice under one key breaks GCM.
         nonce = secrets.token_bytes(_NONCE)
         working: Any = self._cipher(nonce, None).encryptor()
         working.authenticate_additional_data(about)

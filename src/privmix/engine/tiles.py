@@ -104,6 +104,7 @@ class TileReader:
                 yield features[start : start + at_once], labels[start : start + at_once], None
             return
         while first < len(starts) - 1:
+            # At least one person: one with more records than a block is taken whole.
             last = max(first + 1, int(np.searchsorted(starts, starts[first] + at_once, side="right")) - 1)
             part, own = slice(starts[first], starts[last]), starts[first : last + 1] - starts[first]
             yield features[part], labels[part], RecordWeights(own, labels[part], self._most or 1)
