@@ -225,7 +225,7 @@ class _Kept:
             if self._folder.has(_SETTINGS):
                 same = self._folder.read(_SETTINGS, _MOST_SETTINGS) == text
             else:
-                # Nothing is written to a folder that holds other files.
+                # A folder that holds other files is left alone.
                 same = not self._folder.names()
                 if same:
                     self._folder.write(_SETTINGS, text)
