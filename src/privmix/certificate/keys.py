@@ -88,7 +88,7 @@ class PrivatePem(ABC):
     @classmethod
     def read(cls, path: Path, passphrase: bytes | None = None) -> Self:
         with open_plain(path, "key") as stream:
-            # Of the open file: the path may lead elsewhere by the time it is read.
+            # By the open file: the path may lead elsewhere by the time it is read.
             if stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
                 raise InvalidInput("key", path.name, "a file that its owner alone may read: chmod 600 it")
             content = stream.read(_MOST_BYTES)
