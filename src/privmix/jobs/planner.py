@@ -107,7 +107,7 @@ def public_model(
         )
     mean = np.zeros(config.dim, np.float32)
     transform = RecordTransform(config.clip_norm, "l2", mean, config.residual_clip_norm * config.clip_norm)
-    # A fixed seed, for the same reason as above.
+    # A fixed seed, as for declared records.
     generator = np.random.default_rng(0)
     model = DataModel.of_public_data(features, labels, len(config.classes), transform, generator)
     return replace(model, holdings=holdings or ONE_EACH), f"{len(labels)} {PUBLIC}"
