@@ -38,7 +38,7 @@ def release_to_memory(
     A plan that costs more than its target raises :class:`InvalidInput` before a record is read.
     """
     try:
-        # Every check stands before the first read: a later refusal would depend on records.
+        # Before a record is read: a later refusal would be an answer about the records.
         check_plan(plan)
         mode_of(reservation, plan)
         if not input_shape or any(int(size) < 1 for size in input_shape):

@@ -176,10 +176,11 @@ privmix evaluate MODEL --data YOUR_TEST_DATA --split test
 
 
 def _names(certificate: Mapping[str, Any], dim: int) -> str:
-    """Names of the features; as JSON, in which no name can end the block that it stands in."""
+    """Names of the features."""
     names = certificate.get("feature_names")
     if not names:
         return f'Features have no names of their own: "feature 0" to "feature {dim - 1}", in the order of `x`.\n\n'
+    # As JSON: no name can end the block that it stands in.
     shown = "\n".join(json.dumps(name, ensure_ascii=False) for name in names[:MOST_NAMES])
     more = "" if len(names) <= MOST_NAMES else f" The first {MOST_NAMES} of {len(names)}:"
     return f"""Features, in the order of `x`; `certificate.json` and the metadata of the Parquet files have them as
@@ -305,7 +306,8 @@ def _array(one: ReleasedArray) -> str:
 
 
 def _front_matter(about: Mapping[str, str]) -> str:
-    """Fields of the owner's words that dataset hubs read; quoted as in JSON, which is YAML."""
+    """Fields of the owner's words that dataset hubs read."""
+    # Quoted as in JSON, which is YAML: a text of the owner's cannot add a field.
     lines = [f"pretty_name: {json.dumps(about['title'], ensure_ascii=False)}"] if "title" in about else []
     if "licence" in about:
         lines += licence_metadata(about["licence"]).splitlines()

@@ -178,5 +178,5 @@ class _ShardComparison(ShardCutter):
 
 
 def _bits(values: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Numbers as bits: zeros of both signs differ, and what is not a number equals itself."""
+    # As bits zeros of both signs differ, and NaN equals itself.
     return np.ascontiguousarray(values, np.float32).view(np.uint32)
