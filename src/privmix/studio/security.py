@@ -139,13 +139,15 @@ async def _answer(send: Send, status: int, body: str, more: dict[str, str] | Non
 
 
 def _only(headers: list[tuple[bytes, bytes]], name: bytes) -> str | None:
-    """Return a header that is there once; several are as good as a wrong one."""
+    """Return a header that is there once."""
+    # Several are refused as a wrong one is: servers differ in which of them counts.
     found = [value.decode("latin-1") for key, value in headers if key.lower() == name]
     return None if not found else found[0] if len(found) == 1 else ""
 
 
 def _cookies(headers: list[tuple[bytes, bytes]]) -> list[str]:
-    """Values of the cookies with our name: other servers of this machine may have set some, of this name too."""
+    """Values of the cookies with our name."""
+    # Several, since cookies know no ports: another server of this machine may have set one of this name.
     pairs = [one.strip().partition("=") for one in (_only(headers, b"cookie") or "").split(";")]
     return [value for name, _, value in pairs if name == COOKIE]
 

@@ -70,7 +70,8 @@ def run(folder: Path, port: int, *, browser: bool, say: Callable[[str], None]) -
 
 
 def _open(address: str, folder: Path) -> None:
-    """Open a browser by a file that its user alone can read: the list of processes would show the token to all."""
+    """Open a browser by a file that its user alone can read."""
+    # With the address as an argument, the list of processes would show the token to all users.
     file = folder / "studio.html"
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
         stream.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">')
