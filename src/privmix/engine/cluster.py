@@ -149,7 +149,8 @@ def _loopback() -> Iterator[None]:
 
 
 def _reread_token() -> None:
-    """Ray caches these settings. The mode goes first: while it requires a token, Ray looks for one."""
+    """Make Ray read settings again that it caches."""
+    # The mode goes first: while it requires a token, Ray looks for one.
     from ray import _raylet as loaded
 
     _raylet: Any = loaded
@@ -188,7 +189,7 @@ def _mode_here() -> str:
 
 
 def _check_length(folder: Path) -> None:
-    """Check the length here: the operating system's own message is less clear."""
+    # Checked here: the operating system's own message is less clear.
     base = tempfile.gettempdir()
     most = _MOST_PATH - _SOCKET_PATH - len(os.fsencode(folder)) + len(os.fsencode(base))
     if len(os.fsencode(base)) > most:
@@ -196,7 +197,8 @@ def _check_length(folder: Path) -> None:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raise at once where no server listens: Ray itself tries for minutes."""
+    """Raise at once where no server listens."""
+    # Ray itself tries for minutes.
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return

@@ -83,7 +83,8 @@ class TileTask:
 
 @lru_cache(1)
 def _fetched(source: Any, extractor: Any) -> tuple[Source, Encodes]:
-    """Fetch both once for each process, which does many tasks: a network takes seconds to load."""
+    """Fetch both once for each process."""
+    # A process does many tasks, and a network takes seconds to load.
     import ray
 
     found: tuple[Source, Encodes] = tuple(ray.get([source, extractor]))

@@ -223,7 +223,8 @@ class RayPasses(Passes):
         return found
 
     def _spans(self) -> list[range]:
-        """Consecutive record tiles for one task each: few, as every task sends its sums."""
+        """Consecutive record tiles for one task each."""
+        # Few tasks: each sends its sums.
         import ray
 
         cluster: Any = ray
@@ -309,9 +310,10 @@ def merge_sums(
 
 
 def _guarded(work: Callable[[], _Result]) -> _Result | Failure:
-    """Return the result of ``work``, or its failure: a library's message may quote records, and Ray would log it."""
+    """Return the result of ``work``, or its failure."""
     try:
         return work()
+    # A message of a library's may quote records, and Ray would log it.
     except InvalidInput as error:
         return Failure(error.field, error.allowed)
     except Exception as error:
