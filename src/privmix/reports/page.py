@@ -333,7 +333,8 @@ def _environment() -> Environment:
 
 
 def _printable(value: Any) -> Any:
-    """Texts without control characters, which HTML may not hold and readers may be misled by."""
+    """Texts without control characters."""
+    # HTML may not hold them, and they can mislead a reader.
     # Markup is the page's own, and its parts are escaped.
     if isinstance(value, Markup) or not isinstance(value, str):
         return value

@@ -116,7 +116,8 @@ def inline(figure: Figure, name: str, title: str, description: str) -> Markup:
 
 
 def _own_ids(body: str, name: str) -> str:
-    """Ids that are pointed to get the figure's name in front; all others go, as every figure has the same ones."""
+    """Ids that are pointed to get the figure's name in front; all others go."""
+    # Every figure has the same ids, and a page has many figures.
     used = set(_REFERENCE.findall(body))
 
     def own(match: re.Match[str]) -> str:
