@@ -157,7 +157,7 @@ class Dataset:
             self._check_same(self.contents, files)
 
     def _check_same(self, now: Callable[[], object], then: object) -> None:
-        # An address is read in the version that it had when it was opened.
+        # A source at an address compares versions itself while it is read.
         if self.place is not None and not is_remote(self.place) and now() != then:
             raise InvalidInput("data", self.place, "files that do not change while they are read")
 

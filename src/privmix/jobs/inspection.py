@@ -271,7 +271,7 @@ def _release(folder: Path) -> RunRecord:
 
 
 def _model(folder: Path) -> RunRecord:
-    """Weights are verified, too: unlike a release's files they are few."""
+    # Weights are verified, too: unlike the files of a release they are few.
     from privmix.training.trained import load_trained
     from privmix.training.verify import plan_of, verify_trained
 

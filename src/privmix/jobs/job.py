@@ -391,11 +391,12 @@ def check_same_seed(state: RunState, seed: int | None) -> None:
 
 
 def _note_done(charges: Iterable[Charge], result: str) -> tuple[StorageError, ...]:
-    """Note them as done; the budget was charged before, so that what can go wrong is a missing note."""
+    """Note them as done."""
     errors = []
     for one in charges:
         try:
             one.done(result)
+        # The charge stands already: all that is lost is the note.
         except StorageError as error:
             errors.append(error)
     return tuple(errors)

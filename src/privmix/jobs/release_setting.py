@@ -178,6 +178,7 @@ class ReleaseSetting(ReleaseOptions):
         return About.of(self.metadata)
 
     def _stand_in(self) -> Design[Any]:
-        """Stand-in for the planner's choice; it weighs persons, as that will."""
+        """Stand-in for the planner's choice."""
+        # It weighs persons where the choice will: checks of K come before the planner.
         weighs = (self.persons.per_person or 1) > 1 or self.person_quantile is not None
         return Poisson(mixup_degree=1, person_mean=weighs)
