@@ -197,5 +197,5 @@ def _digests(files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _shown(name: str) -> str:
-    """Return a stranger's file name in a message: no control characters, and not at any length."""
+    # A stranger's file name: it may hold control characters, and be of any length.
     return printable(name[:80])
