@@ -286,12 +286,13 @@ def check_group(content: Mapping[str, Any]) -> None:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Equal but for the last digits of numbers, which other machines' logarithms round in other ways."""
+    """Equal but for the last digits of numbers."""
     if isinstance(one, dict) and isinstance(other, dict):
         return set(one) == set(other) and all(_alike(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_alike, one, other))
     if isinstance(one, float) and isinstance(other, float):
+        # Logarithms of other machines round in other ways.
         return math.isclose(one, other, rel_tol=1e-9)
     return bool(one == other)
 
@@ -305,7 +306,8 @@ def entry_cost(content: Mapping[str, Any]) -> Cost:
 
 
 def _stated(reserves: Sequence[Mapping[str, Any]]) -> float:
-    """Epsilon of all of them in the newest entry, which was priced with them under the dataset's lock."""
+    """Epsilon of all of them, as the newest entry states it."""
+    # The newest entry was priced under the lock of the dataset, with all before it.
     return check_number("ledger entry's spent", reserves[-1]["spent"], low=0) if reserves else 0.0
 
 
