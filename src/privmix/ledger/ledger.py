@@ -30,6 +30,7 @@ from privmix.ledger.database import (
 )
 from privmix.ledger.entries import Budget, Reservation, append_entry, binding, contents_of, parse, reserved_entry
 
+# The width of the column of names in the database.
 _LONGEST = 200
 # Seconds to wait for the lock: everyone who reserves on the same dataset prices its history in turn. This is slower
 # than an optimistic retry for one process, but never wrong, and linear in time for many.
