@@ -212,6 +212,7 @@ def check_but_numbers(root: Path) -> VerifiedFolder:
     cards = [data_card(plan, certificate, shares=(), **edition).encode() for edition in EDITIONS]
     cards.append(data_card(plan, certificate, shares=released_shares(plan, beside)).encode())
     cards += [card.replace(_SERIES, _SERIES[:-1] + _WEIGHED) for card in cards]
+    # No more is read than the longest card that may stand there.
     if read_plain(root / release_folder.CARD_FILE, release_folder.CARD_FILE, max(map(len, cards))) not in cards:
         raise InvalidInput(release_folder.CARD_FILE, "other content", "the data card that follows from the certificate")
     digest = hashlib.sha256(content).hexdigest()
