@@ -50,6 +50,7 @@ def class_prior(release: ReleasedDataset, given: Any, extractor: Extractor) -> C
     source = {
         "from": NAMES if given == NAMES else "descriptions",
         "texts": len(every),
+        # Sorted: the order of the classes is no part of the texts.
         "sha256": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest(),
     }
     return ClassPrior(np.stack([own.mean(axis=0) for own in np.split(records, ends)]), source)

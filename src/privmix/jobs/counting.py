@@ -83,7 +83,7 @@ def count(job: Job[Any, Any], asked: Any, key: RunKey, state: RunState | None) -
         held = job.opened.schema.records if whose is None else records_of_each(whose)
         if run is not None:
             run.bind_steps = charge.bind_steps
-            # Before the ledger learns the records: from here on a refusal must not replace the run's key.
+            # Noted before the ledger learns the records: an attempt that resumes then keeps the key of the run.
             run.note(count=None if note is None else {**note, "charged": True, "bound": True})
             # With the settings: another question about the same records is another query.
             query = [asked.per_person, asked.person_quantile, _digest(np.atleast_1d(held), run.fingerprint_key)]

@@ -251,6 +251,7 @@ class Job(ABC, Generic[P, R]):
 
     def _begin(self, planned: P, told: Spending, ends: ExitStack) -> Work:
         """Charge, and open the run, which ends with ``ends``."""
+        # The last place before the charge to refuse a plan above its target.
         check_price(planned.plan)
         state = self.left(planned.key.run)
         if state is not None:
@@ -273,6 +274,7 @@ class Job(ABC, Generic[P, R]):
         if self.out is not None:
             kept = {"reservation": note, "seed": self.seed} if state is None else dict(state.extra)
             given = RunArguments(streams=streams, extra=kept, overwrite=self.overwrite, resume=state is not None)
+            # The id of the charge is on disk before the charge: after a kill in between, it is made once.
             run = ends.enter_context(self.open_run(planned, in_ledger, given))
             if state is not None and run.id != state.id:
                 # Neither its charge nor its records were looked at.

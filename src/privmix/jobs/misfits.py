@@ -86,6 +86,7 @@ def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None
     """Count the persons, and list records that lack an identifier where each is to have one."""
     why = "no identifier, where each record has one"
     try:
+        # Marked and not refused: all records without an identifier are listed.
         whose = persons.read(dataset, "mark")
     except InvalidInput as refusal:
         found.counts[_person_column(dataset), f"not {refusal.allowed}", True] += 1
@@ -106,6 +107,7 @@ def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[So
     if len(tables) < 2 or len(tables) != len(source.files):
         yield source, source.files[0] if source.files else None
         return
+    # File by file, so that each misfit is named by its file.
     for file in tables:
         yield opened(file), file
 

@@ -230,6 +230,7 @@ def _auc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     """Return the chance that a record of class 1 scores above one of class 0; a tie counts a half."""
     # scikit-learn's takes a second to import, as long as all the rest of `evaluate`.
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    # Records that tie share the mean of their ranks.
     ranks = np.cumsum(counts) - (counts - 1) / 2
     ones = int(labels.sum())
     return float((ranks[place][labels == 1].sum() - ones * (ones + 1) / 2) / (ones * (len(labels) - ones)))

@@ -308,6 +308,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             raise InvalidInput("plan", "a plan with a private count", "a plan of public facts only")
         facts = {name: getattr(made.plan, name) for name in ("records", "dim", "classes", "per_person")}
         if made.choice is not None and made.choice.best.project:
+            # The plan's features are projected: compare those before the projection.
             facts["dim"] = made.job.config.dim
         for name, value in facts.items():
             if value != getattr(config, name):

@@ -176,6 +176,7 @@ class SeriesJob(ReleaseJob):
 def first_step(folder: Path, asked: Any, design: MomentsSeries) -> SeriesJob:
     """Return the job of the first step of the series in `folder`."""
     found = Series.find(folder)
+    # A dry run changes nothing on a disk.
     if found is not None and not asked.dry_run:
         found.reconcile()
     if found is not None and found.made:
