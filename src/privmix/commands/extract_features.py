@@ -107,6 +107,7 @@ class ExtractFeatures(Columns, Command[ExtractedFeatures]):
         check_unpublished("out", place)
         check_writable("out", place.parent)
         check_store(place)
+        # Before a record is in memory: a dump of the process would hold it.
         no_core_dumps()
         if not place.parent.is_dir():
             raise InvalidInput("out", str(place), "a new path in an existing folder")

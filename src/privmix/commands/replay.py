@@ -38,6 +38,7 @@ class Replay(Columns, ModelFiles, Command["Remade"]):
     release: str | PathLike[str] = option(MISSING, "Folder from privmix release --replay-for.", argument=True)
     data: Any = option(MISSING, "Private dataset, given as for the release.")
     _: KW_ONLY
+    # The release states the shape of its inputs.
     feature_length: int | None = field(default=None, init=False)
     image_size: int | None = field(default=None, init=False)
     colour: str | None = field(default=None, init=False)

@@ -125,6 +125,7 @@ class Report(NewFile, Command[ReportPage]):
         parts = [runs] if isinstance(runs, str | PathLike | RunRecord | Measured) else list(runs)
         place = None if self.out is None else Path(self.out)
         if place is not None:
+            # Before the folders are verified, which may take minutes.
             check_target(place, overwrite=self.overwrite)
             _check_outside(place, parts)
         found = _Found()

@@ -26,6 +26,7 @@ __all__ = ["begin", "end", "show", "step"]
 class _StepOptions(RecordsOptions, RunOptions):
     """Options of every step; its records are the units."""
 
+    # Records are the units: a person may return in another step.
     person: str | Sequence[str] | None = field(default=None, init=False)
 
     @property
@@ -101,6 +102,7 @@ class Step(_StepOptions, ModelFiles, Command["Release"]):
     data: Any = option(MISSING, DATA_HELP)
     _: KW_ONLY
     number: int | None = option(None, "Step in which `data` are new; must be the next.")
+    # The first step decides these for all steps.
     classes: Any = field(default=None, init=False)
     feature_length: int | None = field(default=None, init=False)
     image_size: int | None = field(default=None, init=False)

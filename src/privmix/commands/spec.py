@@ -153,6 +153,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
             for name, what in words.pairs(field, getattr(self, field), None)
         ]
         apart = (*filter(None, [declared.label]), *declared.person_names)
+        # A declared category among the names shows that the first line is a record and no header.
         values = {value for field, _, what in told for value in map(token_of, words.values(field, what))}
         named = sorted(values - {*apart, *(name for _, name, _ in told)})
         header = columns_of(self.data, declared.dialect(), self.split, named)
