@@ -251,12 +251,14 @@ class Forecasts:
                 said = str(error) if isinstance(error, PrivmixError) else type(error).__name__
                 self._keep(facts, RunningForecast(failed=said), anyway=True)
             with self._changed:
+                # Another forecast that was requested meanwhile stays.
                 if self._wanted == facts:
                     self._wanted = None
 
     def _keep(self, facts: DataFacts, found: RunningForecast, *, anyway: bool = False) -> None:
         with self._changed:
             self._kept[facts] = found
+            # A slider passes many values: the oldest forecasts go.
             while len(self._kept) > 64:
                 self._kept.pop(next(iter(self._kept)))
             # A thread cannot be ended from outside: it ends at its next step.

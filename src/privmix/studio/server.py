@@ -27,6 +27,7 @@ class StudioServer:
     def __init__(self, folder: Path, port: int = 0) -> None:
         if not folder.is_dir():
             raise InvalidInput("folder", str(folder), "an existing folder")
+        # Bound first: at port 0 the system chooses the port, which the address names.
         self._socket = _listening(port)
         self.door: Final = AccessGuard(self._socket.getsockname()[1])
         self.studio: Final = Studio(folder.resolve(), self.door)

@@ -36,6 +36,7 @@ def quiet() -> Iterator[Tell]:
 
     def tell(event: dict[str, Any]) -> None:
         out.write(json.dumps(event) + "\n")
+        # The studio shows each line as it comes.
         out.flush()
 
     yield tell
