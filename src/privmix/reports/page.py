@@ -150,6 +150,7 @@ def _promises(one: ShownRecord) -> list[Block]:
 
 
 def _missing(context: Context) -> Section | None:
+    # These commands need the owner's data.
     if context.audience != OWNER:
         return None
     others = [(panel.name, *panel.missing) for panel in panels() if panel.missing is not None]
@@ -324,6 +325,7 @@ def _environment() -> Environment:
     return Environment(
         loader=PackageLoader("privmix.reports"),
         autoescape=True,
+        # A value that is missing raises, and leaves no gap that reads as a fact.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
