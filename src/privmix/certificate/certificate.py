@@ -257,6 +257,7 @@ def issue(
 def content_hash(certificate: Mapping[str, Any]) -> str:
     """SHA-256 of the content without its own hash. It shows edits; it is no signature."""
     body = {key: value for key, value in certificate.items() if key != "content_sha256"}
+    # Sorted and without spaces: the hash is of the values.
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -98,6 +98,7 @@ class Statement:
                     "key", f"key {key.key_id}", f"the key that signed, which the file names as {self.key_id}"
                 )
             raise InvalidInput(name, "a signature that is wrong", "the signature of its own payload by `key`")
+        # The key id is not signed: another one could be put into the file.
         if self.key_id != key.key_id:
             raise InvalidInput(f"{name} keyid", self.key_id, f"{key.key_id}, the key that signed")
         return replace(self, checked=True)
