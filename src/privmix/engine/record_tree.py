@@ -40,6 +40,7 @@ def records_root(records: RecordTiles, key: bytes, workers: int = 1) -> str:
         * hiding: without ``key`` it is a pseudo-random number, which reveals neither records nor their number;
         * the same root for any number of workers, and for any place of the records.
     """
+    # A tile is a whole subtree, so that the root does not depend on the cut into tiles.
     assert FAN_IN**_TILE_LEVELS == RECORD_TILE
     if records.units > FAN_IN**HEIGHT:
         raise InvalidInput("records", WITHHELD, f"at most {FAN_IN**HEIGHT}")
