@@ -220,6 +220,7 @@ class _Target:
             raise InvalidInput("target", Unquoted("a release"), allowed)
         checked, model = verify_trained(folder), load_trained(folder, module)
         plan, training = plan_of(model.certificate), trained_on_records(model.certificate)
+        # Before the charge: a training that canaries cannot audit would be paid for nothing.
         check_auditable_training(training, config)
         network, weights = initial_network(model, module), FlatParameters(model.network).size
         check_room(config, weights=weights, records=plan.records, units=unit_of(plan).many)

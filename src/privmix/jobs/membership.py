@@ -97,6 +97,7 @@ class Target:
             from privmix.training.verify import verify_trained
 
             trained = load_trained(folder, module)
+            # Bounds are taken from its certificate.
             verify_trained(folder)
             trainer = DpSgdTrainer.of(trained, module=module) if config.needs_references else None
             return cls(trained, {"kind": MODEL, "id": trained.certificate.id}, trained.certificate, trainer)

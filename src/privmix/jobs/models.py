@@ -153,6 +153,7 @@ class Model(Shown):
         taken = settled(x)
         apart = taken is not x or _needs_a_source(x)
         if library_of(taken) in ("pandas", "polars"):
+            # Columns of a frame are found by their names, in any order.
             apart, x = False, taken
             texts = ("text",) if isinstance(reads, TextEncoder) else None
             numbers = reads.feature_names if isinstance(reads, Identity) else None

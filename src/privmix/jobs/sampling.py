@@ -222,6 +222,7 @@ def sampled(
         # Without the state of unlisted values, unless the released numbers show that there are some.
         present = 1 - told.sum() > _SEEN * np.linalg.norm(errors)
         states.append(one if present else one.without_unlisted())
+        # Only where a feature belongs to one state is its share the share of a value.
         if column.told and np.count_nonzero(one.features, axis=0).max() <= 1:
             rare = (told < _HIDDEN * errors) & (top > 0)
             hidden += [
