@@ -92,6 +92,7 @@ class Show(AtLedger, Command[Facts]):
         from privmix.ledger.pricing import covered
 
         opened = self.opened()
+        # As stated: to price many charges takes long, and `ledger verify` does it.
         found = [opened.stated_budget(name) for name in (opened.names() if self.dataset is None else [self.dataset])]
         modes = {
             "planned": PLANNED,

@@ -98,6 +98,7 @@ class Membership(ModelColumns, ModelFiles, Recorded, Command["MembershipRisk"]):
         ]
         records = features_in_memory([one.source for one in opened], extractor, progress)
         inside = opened[0].schema.records
+        # Records that the model never saw would count as members.
         target.check_count(inside)
         found = infer_membership(
             target.model,

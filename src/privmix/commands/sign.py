@@ -133,6 +133,7 @@ class Keygen(Command[KeyFiles]):
         if self.passphrase is True:
             raise InvalidInput("passphrase", WITHHELD, "the passphrase itself, as bytes")
         private, public = Path(f"{self.name}.pem"), Path(f"{self.name}.pub.pem")
+        # A key in such a folder would be shared with it.
         check_unpublished("name", private)
         made = AuditorKey.new() if self.auditor else PrivateKey.new()
         key = new_key_files(private, public, self.passphrase or None, made)
