@@ -115,6 +115,7 @@ class Studio:
     async def live(self, request: Request) -> Response:
         """Price, ledger and commands of the current form."""
         self.asked = FormData.of_form(await self.desk.form(request))
+        # In a thread: a price takes up to a second, in which other requests would wait.
         return await run_in_threadpool(self._live)
 
     def _live(self) -> Response:
