@@ -301,6 +301,7 @@ def _points(low: float | None, high: float | None) -> str:
 
 def _roc_lines(attacks: Sequence[RecordFields]) -> list[FigureLine]:
     lines = []
+    # Attacks beyond the colours are left out of the drawing, and stand in the table.
     for item, colour in zip(attacks, SERIES.values(), strict=False):
         roc = item.fields("roc")
         if curve := roc.curve("fpr", "tpr"):
