@@ -165,6 +165,7 @@ def new_key_files(
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
     try:
+        # With its mode from the start: a later chmod would leave a moment for other users.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     except FileExistsError:
         raise InvalidInput("key file", str(path), "a file that does not exist yet") from None
