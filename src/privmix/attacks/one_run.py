@@ -74,6 +74,7 @@ def steinke_p_value(run: OneRun, epsilon: float, delta: float) -> float:
     tail = float(stats.binom.sf(run.correct - 1, run.guesses, success))
     if delta == 0 or run.correct == 0:
         return min(1.0, tail)
+    # The chances P[v - i <= X < v], for i = 1, 2, ...: terms below v, summed downwards.
     below = np.cumsum(stats.binom.pmf(np.arange(run.correct - 1, -1, -1), run.guesses, success))
     worst = float((below / np.arange(1, run.correct + 1)).max())
     return min(1.0, tail + 2 * run.canaries * delta * worst)
