@@ -179,6 +179,7 @@ class Series:
 
     def plan_of_next(self, records: int) -> SeriesPlan:
         """Return the plan of the step that is to be made, which brings ``records`` records."""
+        # Released steps alone: an interrupted one is noted, too, and comes again.
         counts = [step.records for step in self.notes.steps[: self.made]] + [records]
         plan = self.first
         if counts[0] != plan.counts[0]:
