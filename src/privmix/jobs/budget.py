@@ -133,6 +133,7 @@ def charge(
         most_per_person=most_per_person,
         purpose=cost.purpose,
         # The data may be other data by now, if a run was interrupted before it noted its records.
+        # Only ledgers of the first version know data by listings.
         contents=DataIdentity(files, data.listings() if book.keeps_listings() else ()),
         id=note["id"],
         # Earlier versions noted a charge only once it was made.

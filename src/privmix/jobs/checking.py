@@ -131,6 +131,7 @@ def check_folder(folder: Path, progress: Progress = silent) -> CheckedFolder:
     """Verify a release, a trained model, a model fitted on a release, or all releases of a series."""
     if is_series(folder):
         chain = verify_series(folder, progress)
+        # Figures of the newest release hold for all steps together.
         checked, files = _of(chain.releases[-1]), sum(one.files for one in chain.releases)
         return replace(
             checked, found={**checked.found, "series": chain.to_dict()}, files=f"{files} files", series=chain

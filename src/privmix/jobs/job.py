@@ -241,8 +241,10 @@ class Job(ABC, Generic[P, R]):
         no_core_dumps()
         if not planned.world.is_head:
             planned.world.wait_for_head()
+            # Without a run, a charge or a key: the head alone has these.
             return Done(self._computed(planned, Work(), silent), self.made)
         with telling(self.spending(planned)) as told, ExitStack() as ends:
+            # The other processes read nothing before the head has paid, and end if it fails.
             with planned.world.others_wait():
                 work = self._begin(planned, told, ends)
             result = self._computed(planned, work, progress, told)
@@ -253,10 +255,12 @@ class Job(ABC, Generic[P, R]):
         """Charge, and open the run, which ends with ``ends``."""
         # The last place before the charge to refuse a plan above its target.
         check_price(planned.plan)
+        # Looked up again: since the plan was made, another process may have ended the run or begun one.
         state = self.left(planned.key.run)
         if state is not None:
             self.check_resumed(planned, state)
         cost, whole = self.cost(planned), state is not None and state.complete
+        # Before the charge: public data that cannot be read then cost nothing.
         public, made_of = ({}, []) if cost is None or whole else self.called_public(planned)
         # Before the charge: a cluster that cannot be reached then costs nothing.
         if not whole:
@@ -295,6 +299,7 @@ class Job(ABC, Generic[P, R]):
         if cost is not None:
             told.charged, told.run = charged, run
         if run is not None and not whole:
+            # After a refusal, only a run that was paid for is kept.
             run.paid = charged.reservation is not None or bool(planned.earlier)
             run.bind_steps = charged.bind_steps
             run.note(reservation=charged_note(note), **self.extra(planned))

@@ -170,6 +170,7 @@ class _Look:
         if schema.columns is None:
             return self._numbers(raw)
         for row, one in enumerate(raw):
+            # Files that were joined may repeat their header line.
             if len(one) > 1 and set(map(type, one)) == {str} and tuple(one) == schema.columns:
                 bad.add(row)
                 self._tell(row, None, _HEADER, True, None)
@@ -204,6 +205,7 @@ class _Look:
             as_inputs(raw, shape)
         except InvalidInput as error:
             if raw.shape[1:] != shape or raw.dtype.kind not in "biuf":
+                # The whole array is of another form: no single number can be named.
                 self._tell(0, None, error.allowed, True, None)
                 return set(range(len(raw)))
             # Numbers beyond float32 become infinite here, and are listed below.

@@ -322,6 +322,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     def cost(self, planned: Planned) -> JobCost:
         plan = planned.plan
+        # Not its event: with a private count, that follows from the estimate.
         return JobCost(plan.charge, plan.adjacency, "release", self.epsilon, self.delta, unit_of(plan).one)
 
     def whose(self) -> NDArray[np.int64] | None:
@@ -338,6 +339,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             assert self.machine.cluster is not None
             ends.enter_context(self.machine.cluster.open())
             place = Path(self.out if self.store is None else self.store)
+            # Data and features travel as paths: every machine has to see them.
             check_places(place.parent, source.manifest().files if source.travels else ())
 
     def extra(self, planned: Planned) -> dict[str, Any]:

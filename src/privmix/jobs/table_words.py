@@ -286,6 +286,7 @@ def _entry(one: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a field declares; nothing where bounds or values are missing."""
     kind, limits = one.get("type", "string"), one.get("constraints") or {}
     bounds: list[Any] = [limits.get("minimum"), limits.get("maximum")]
+    # A value of one record alone identifies it: no share of such values is released.
     if limits.get("unique"):
         return {"ignore": True}
     if values := limits.get("enum", one.get("categories")):
@@ -296,6 +297,7 @@ def _entry(one: Mapping[str, Any]) -> dict[str, Any]:
         if len(texts) == 1:
             raise ValueError("texts of one truth value alone")
         return {"boolean": texts or True}
+    # One bound is no range, and the other one may not come from the records.
     if None in bounds:
         return {}
     if kind in _NUMBERS:
