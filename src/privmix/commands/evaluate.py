@@ -143,6 +143,7 @@ class Evaluate(Recorded, ModelColumns, ModelFiles, Command[Evaluation]):
         compared = None if known is None else features_in_memory(known.source, chosen.extractor, progress)
         scores = chosen.scores(records.features)
         trained = is_trained(chosen.classifier)
+        # Scores of a trained network are its probabilities.
         told = scores if trained else chosen.classifier.predict_proba(records.features)
         quality = Quality.of(scores, records.labels, chosen.classes, told)
         without, words = None, ""

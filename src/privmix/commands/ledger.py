@@ -313,6 +313,7 @@ class LedgerStatement(NewFile, AtLedger, Command["StatedTotal"]):
 
         place, key = None if self.out is None else Path(self.out), self.key
         if place is not None:
+            # A folder with a further file is no release, and is shared whole.
             check_unpublished("out", place)
             check_place(place, overwrite=self.overwrite)
         elif key is not None:

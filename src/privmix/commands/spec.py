@@ -166,6 +166,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         entries = words.entries_of(self, known, apart, whole)
         if self.schema is not None:
             said = {name: entry for name, entry in schema_entries(self.schema).items() if name not in apart}
+            # An option goes before the schema.
             entries = {**{name: said[name] for name in said if known is None or name in known}, **entries}
         if known is None and self.look:
             keys = [name for name in words.keys_of(self.data, declared, self.split) if name not in apart]
