@@ -163,6 +163,7 @@ class Studio:
 
     def _release(self, key: str) -> Response:
         try:
+            # Priced again: what was sent may differ from the form whose price was shown.
             _, price = self._priced()
         except Unready as unready:
             return self._new(list(unready.problems))

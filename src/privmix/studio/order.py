@@ -95,6 +95,7 @@ class Order:
     def carry_out(self, progress: Progress = silent, *, resume: bool = False) -> tuple[Release, tuple[str, ...]]:
         """Make the release, which reads the private data, and return notes for the owner."""
         if self.spec:
+            # Written first: the release names this file as its features.
             table = spec(self.data, overwrite=True, progress=False, **self._shared, **self.spec)
             if table.undeclared:
                 given = f"no declaration of {', '.join(table.undeclared)}"

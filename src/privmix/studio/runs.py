@@ -18,6 +18,7 @@ from privmix.studio.order import Order
 
 RUNNING, DONE, FAILED, STOPPED = "running", "done", "failed", "stopped"
 _MOST_KEYS: Final = 200
+# Seconds that a stopped worker has to end by itself.
 _PATIENCE: Final = 30.0
 
 
@@ -103,6 +104,7 @@ class Runs:
     def start(self, order: Order, folder: Path, *, resume: bool = False) -> StudioRun:
         """Begin or resume a release; raise Busy while another one runs."""
         with self._lock:
+            # Under the lock: two requests at once must not start two releases.
             if self.running is not None:
                 raise Busy
             run = StudioRun(order, folder)

@@ -17,6 +17,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE: Final = "privmix-studio"
 HEADERS: Final = {
+    # Markup that a stranger's text might become can load nothing and send nothing.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
