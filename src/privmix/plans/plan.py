@@ -105,6 +105,7 @@ class BasePlan(Shown):
     @property
     def event(self) -> Event:
         """All that the release does to the private records, the query of their count included."""
+        # The count comes first: the other queries follow from its answer.
         return _composed(self.records_noise_multiplier, self.event_after_count)
 
     @property
