@@ -39,6 +39,7 @@ def draw_epsilon_delta(
 ) -> Markup:
     """Delta against epsilon on a logarithmic scale, with the stated guarantee."""
     epsilon, delta = at
+    # Smaller deltas would stretch the axis by hundreds of powers of ten.
     kept = [(x, y) for x, y in zip(epsilons, deltas, strict=True) if y >= _LEAST_DELTA]
     with drawing() as (figure, axes):
         axes.set_yscale("log")

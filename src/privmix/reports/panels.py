@@ -128,6 +128,7 @@ def owners_words(content: RecordFields) -> dict[str, str]:
 
 def _verdict(content: RecordFields, refuted: bool) -> Callout:
     what, one = content.text("what") or "release", names_of(content.text("unit"))[0]
+    # From the worst finding down: the first that applies is the verdict.
     if content.flag("insecure_seed"):
         text = f"The noise came from a seed. Anyone who guesses the seed can remove the noise. Make a new {what}."
         return Callout("danger", f"FAIL: do not hand on this {what}: it is not private", text)
