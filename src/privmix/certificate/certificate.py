@@ -329,6 +329,7 @@ def check_said(certificate: Mapping[str, Any], said: Mapping[str, Any], *before:
     """Check that warnings, statements and assessment follow from the plan, or are as a whole one of ``before``."""
     # before: the texts of earlier versions of privmix.
     for name, text in said.items():
+        # As a whole: texts of two versions must not be mixed.
         if certificate[name] != text and not any(all(certificate[key] == one[key] for key in one) for one in before):
             raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
 

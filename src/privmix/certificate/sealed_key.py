@@ -208,6 +208,7 @@ def open_sealed(content: bytes, commitment: Commitment, bound: bytes, key: Audit
 
 
 def _one_time(secret: bytes, bound: bytes) -> bytes:
+    # With what it is bound to: the same secret gives no key for another release.
     return HKDF(SHA256(), 32, None, bound).derive(secret)
 
 

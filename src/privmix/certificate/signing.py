@@ -167,6 +167,7 @@ def _predicate(subject: Subject, tool: str) -> dict[str, Any]:
 def _files(root: Path) -> dict[str, Path]:
     """Names (with ``/``) and paths of all files but the attestation, sorted; anything but plain ones is refused."""
     found: dict[str, Path] = {}
+    # A list and no recursion: folders of a stranger's may nest deeply.
     waiting = [("", root)]
     while waiting:
         above, here = waiting.pop()
