@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 import privmix as pm
 from privmix.accounting import Gaussian
+from privmix.certificate.certificate import Certificate, content_hash
 from privmix.certificate.notes import UNCHECKED, link_of
 from privmix.errors import InvalidInput, StorageError
 from privmix.ledger.verify import verify_ledger
@@ -22,7 +24,7 @@ from privmix.plans.named import plan_from_dict
 from privmix.releases import series as series_file
 from privmix.releases.certificate import public_text, read_certificate
 from privmix.releases.series import Series, place_of_step, private_place
-from privmix.releases.series_chain import verify_series
+from privmix.releases.series_chain import linked, verify_series
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 
@@ -434,6 +436,21 @@ def test_a_chain_that_does_not_hold_is_refused() -> None:
     verify_series(SERIES)
     with refuses("key"):
         pm.verify(SERIES, key="some.pub.pem")
+
+
+def test_no_step_comes_after_the_last() -> None:
+    """Not even one whose certificate repeats the last plan and names the certificate before it."""
+    for step in range(1, STEPS + 1):
+        make(step)
+    last, extra = place_of_step(SERIES, STEPS), place_of_step(SERIES, STEPS + 1)
+    shutil.copytree(last, extra)
+    place = extra / "certificate.json"
+    before = hashlib.sha256((last / "certificate.json").read_bytes()).hexdigest()
+    forged = json.loads(place.read_text())
+    forged["series"]["previous"] = before
+    place.write_bytes(Certificate({**forged, "content_sha256": content_hash(forged)}).to_bytes())
+    with refuses(f"{extra.name}: certificate plan"):
+        linked(SERIES)
 
 
 def test_a_design_of_a_series_is_for_series_alone() -> None:

@@ -168,8 +168,8 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
     # The key comes last: checks that fail before it leave no key in memory.
     content = _read_sealed(beside(folder, SEALED_FILE) if asked.sealed_key is None else Path(asked.sealed_key))
     bound = bound_to(sealed, certificate.id, certificate.plan, sealed.records_root)
-    streams = SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
     with ScratchFolder() as scratch:
+        streams = SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
         try:
             whose = None if plan.per_person is None else persons.read(dataset)
             records, checks = _records(

@@ -97,7 +97,9 @@ def _link_at(place: Path, chain: Sequence[Link]) -> Link:
     before = chain[-1].certificate if chain else None
     if before is not None:
         wanted, last = SeriesLink(_link(before).id, hashlib.sha256(before.to_bytes()).hexdigest()), chain[-1].plan
-        expected = last if last.is_last else last.after(plan.counts[-1])
+        if last.is_last:
+            raise InvalidInput(f"{name}: certificate plan", "a step more", f"{last.steps} steps, which the series has")
+        expected = last.after(plan.counts[-1])
     if link != wanted:
         raise InvalidInput(f"{name}: certificate series", "another link", "that to the release of the step before")
     if plan != expected:
