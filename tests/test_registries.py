@@ -30,7 +30,7 @@ from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.gradients.execution import choose_strategy
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES
-from privmix.training.mechanisms.base import MECHANISMS, plan_from_dict, plan_types
+from privmix.training.mechanisms.base import MECHANISMS, TrainingMechanism, plan_from_dict, plan_types
 from privmix.training.models.base import MODELS, build_model, model_from_spec
 from privmix.training.public.base import METHODS, parse_method
 from privmix.training.views.config import PRESETS, ViewConfig
@@ -195,3 +195,9 @@ def test_variants_of_another_package(elsewhere: None, tmp_path: Path) -> None:
     assert check_price(plan, plan_types()).epsilon <= 8.0
     # Those from elsewhere come last.
     assert list(STRATEGIES)[-1] == "slow"
+
+
+def test_a_training_mechanism_has_no_batches_of_its_own() -> None:
+    """Formal guarantee: one plan; batches that a class brings would be priced and never drawn."""
+    with pytest.raises(TypeError, match="batches"):
+        type("Own", (TrainingMechanism,), {"batches": None})

@@ -41,6 +41,6 @@ def wrong(limits: Any) -> Sequence[Any]:
             return ["", " ", "x" * (most + 1), "a\nb", "a\u200bb", 1, *([" a"] if limits.trimmed else [])]
         case ranges.Flag():
             return [0, 1, "yes"]
-        case ranges.By():
+        case _ if hasattr(limits, "wrong"):
             return limits.wrong
     raise TypeError(type(limits).__name__)

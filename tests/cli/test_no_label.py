@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import privmix as pm
+from privmix.certificate.certificate import Certificate, content_hash
 from privmix.data import embedded_digits
 from privmix.designs import MomentsPlan
 from privmix.errors import InvalidInput
@@ -83,6 +88,39 @@ def test_the_files_hold_second_moments_and_not_a_word_on_labels(place: Path) -> 
     rows = (place / "REL" / "rows.csv").read_text().splitlines()
     assert rows[0] == '"age","income","ward"'
     assert len(rows) == 61
+
+
+def with_shares(folder: Path, plan: dict[str, Any]) -> None:
+    plan["label_share"] = 0.5
+
+
+def with_other_class(folder: Path, plan: dict[str, Any]) -> None:
+    plan["classes"] = ["yes"]
+
+
+def with_two_classes(folder: Path, plan: dict[str, Any]) -> None:
+    plan["classes"] = ["all records", "others"]
+
+
+def with_label_sums(folder: Path, plan: dict[str, Any]) -> None:
+    file = folder / "moments.safetensors"
+    save_file({**load_file(file), "label_sums": np.zeros(1, np.float32)}, file)
+
+
+@pytest.mark.parametrize("tamper", [with_shares, with_other_class, with_two_classes, with_label_sums])
+def test_statistics_of_labels_do_not_enter_a_folder_that_verifies(
+    tamper: Callable[[Path, dict[str, Any]], None], place: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "REL"
+    shutil.copytree(place / "REL", folder)
+    content = json.loads((folder / "certificate.json").read_text())
+    tamper(folder, content["plan"])
+    for item in content["files"]:
+        item["sha256"] = hashlib.sha256((folder / item["file"]).read_bytes()).hexdigest()
+    content["content_sha256"] = content_hash(content)
+    (folder / "certificate.json").write_bytes(Certificate(content).to_bytes())
+    with pytest.raises(pm.PrivmixError, match=r"classes|label_share|moments\.safetensors"):
+        pm.verify(folder)
 
 
 def test_it_is_verified_inspected_and_audited(place: Path) -> None:

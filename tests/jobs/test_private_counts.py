@@ -176,6 +176,14 @@ def test_rows_that_do_not_weigh_persons_take_no_k(more: dict[str, Any], tmp_path
         assert weighs(kind, 8, None)
 
 
+@pytest.mark.parametrize("design", [Moments(), "auto"], ids=["given", "chosen"])
+def test_rows_that_no_table_gives_are_refused_before_the_count_is_paid_for(design: Any, tmp_path: Path) -> None:
+    ledger, url = book(tmp_path)
+    with refuses("with_rows"):
+        JOBS["release"](design=design, with_rows=5, out=tmp_path / "OUT", ledger=url, dataset="own")
+    assert ledger.budget("own").reservations == 0
+
+
 def test_rows_of_means_are_as_full_as_their_plan_says() -> None:
     """Whatever K is: one's weight is K times less often met, and the labels of a row sum to one in expectation."""
     whose = np.repeat(np.arange(3000), np.where(np.arange(3000) % 5, 1, 8))

@@ -68,9 +68,9 @@ class Selection:
         """Raise :class:`InvalidInput` where something is declared of images or lists, and the inputs are others."""
         declared = (("image_size", self.image_size), ("colour", self.colour), ("feature_length", self.length))
         for field, value in declared:
-            wanted = "lists" if field == "feature_length" else "images"
+            wanted, words = ("lists", "lists") if field == "feature_length" else ("images", "encoded images")
             if value is not None and kind != wanted:
-                raise InvalidInput(field, value, f"no value here: the inputs are not {wanted}")
+                raise InvalidInput(field, value, f"no value here: the inputs are not {words}")
 
     def check_unnamed(self, format_: str) -> None:
         """Raise :class:`InvalidInput` where columns are declared of data that have none."""

@@ -241,7 +241,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         else:
             if self.private_count:
                 # A plan with some noise shows what no plan would be made of, before the count is paid for.
-                config.draft()
+                draft = config.draft()
+                self._check_rows(None if self.given_design is None else draft)
                 counted = count(self, config, key, state)
                 state = self.left() if key.run is None else self.left(key.run)
                 config = replace(config, records=counted.found.records, per_person=counted.found.per_person)
@@ -254,10 +255,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                 elif self.given_design is None:
                     chosen, config = self._chosen(config, progress)
                 plan, by_theory = self._calibrated(config), config.design.largest_degree(config) is not None
-        if self.with_rows is not None:
-            from privmix.jobs.sampling import check_rows
-
-            check_rows(self.with_rows, self.declared.label, self.reader, plan)
+        self._check_rows(plan)
         if made is not None or self.given_design is None:
             # Moments need no cluster, and a user who lets the planner choose does not choose against it.
             engine = engine if engine in made_by(plan).engines else "local"
@@ -274,6 +272,12 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             _state=state,
             _identity=identity,
         )
+
+    def _check_rows(self, plan: Plan | None) -> None:
+        if self.with_rows is not None:
+            from privmix.jobs.sampling import check_rows
+
+            check_rows(self.with_rows, self.declared.label, self.reader, plan)
 
     def _calibrated(self, config: ReleaseConfig) -> Plan:
         """Return the plan that meets the target."""

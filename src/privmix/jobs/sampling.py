@@ -271,11 +271,12 @@ def sampled(
     return found
 
 
-def check_rows(rows: int, label: str | None, extractor: Extractor, plan: Plan) -> None:
-    """Raise unless a release of this plan and extractor has rows to add to its folder."""
+def check_rows(rows: int, label: str | None, extractor: Extractor, plan: Plan | None) -> None:
+    """Raise unless a release of this plan and extractor has rows to add; None: the planner chooses the plan later."""
     check_integer("with_rows", rows, low=1, high=MOST_ROWS)
     designs = "design moments, class-moments, two-stage or three-stage"
-    if not isinstance(extractor, Tabular) or not has_pairs(plan) or plan.dim > LARGEST_TABLE:
+    fits = plan is None or (has_pairs(plan) and plan.dim <= LARGEST_TABLE)
+    if not isinstance(extractor, Tabular) or not fits:
         allowed = f"{designs} of a table (`features` tabular:SPEC.json) of at most {LARGEST_TABLE} features"
         raise InvalidInput("with_rows", rows, allowed)
     if label in extractor.columns:

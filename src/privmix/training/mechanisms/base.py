@@ -48,6 +48,12 @@ class TrainingMechanism(ABC):
     plan: ClassVar[type[TrainingPlan]]
     options: ClassVar[str] = ""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # A mechanism of another package may be older: its own batches would be priced and never drawn.
+        if "batches" in vars(cls):
+            raise TypeError(f"{cls.__name__}.batches: batches are Poisson samples in every training mechanism")
+
     @classmethod
     @abstractmethod
     def planned(cls, draft: TrainingPlan, settings: Any) -> TrainingPlan:

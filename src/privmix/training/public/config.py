@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from privmix._registry import behind
 from privmix.errors import InvalidInput, check_number
@@ -112,15 +112,14 @@ class WarmUpConfig:
 
 
 class _Method:
-    """A name that :func:`privmix.training.public.base.parse_method` takes."""
+    """A name that :func:`privmix.training.public.base.parse_method` takes; ``wrong``: refused values, for tests."""
+
+    wrong: ClassVar[tuple[Any, ...]] = ("", "no such word", "dope+dope", "none+dope", 1, True)
 
     def check(self, name: str, value: Any) -> None:
         from privmix.training.public.base import parse_method
 
         parse_method(value, name)
-
-    def wrong(self) -> Sequence[Any]:
-        return ["", "no such word", "dope+dope", "none+dope", 1, True]
 
 
 def _kinds_of(method: str) -> dict[str, type[Any]]:
