@@ -30,6 +30,12 @@ def data_root() -> Path:
     return root
 
 
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder is the test's own."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def fixed_keys() -> Iterator[None]:
     """Keys from a counter instead of the system's random numbers: a module draws the same noise in every run."""

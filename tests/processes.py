@@ -13,32 +13,40 @@ from pathlib import Path
 from typing import Any
 
 
-def two_processes(script: str, root: Path) -> list[subprocess.CompletedProcess[str]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
+def environment() -> dict[str, str]:
+    """Of processes that meet on this machine alone."""
+    return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(sys.path),
         "CUDA_VISIBLE_DEVICES": "",
         "GLOO_SOCKET_IFNAME": "lo",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
+        "COLUMNS": "200",
     }
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def two_processes(script: str, root: Path) -> list[subprocess.CompletedProcess[str]]:
+    """Run a script twice in a folder, which it is also told."""
+    shared = {**environment(), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
     running = [
         subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(script), str(root)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            cwd=root,
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
         )
         for rank in (0, 1)
     ]
     try:
-        said = [process.communicate(timeout=90)[0] for process in running]
+        said = [process.communicate(timeout=120)[0] for process in running]
         return [
             subprocess.CompletedProcess(process.args, process.returncode, out)
             for process, out in zip(running, said, strict=True)
@@ -49,12 +57,24 @@ def two_processes(script: str, root: Path) -> list[subprocess.CompletedProcess[s
             process.wait()
 
 
-def killing(script: str, *arguments: object, timeout: float) -> list[int]:
-    """Run a script that kills its children, in a process that has started no threads; return the numbers it prints."""
-    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
+def run_in(folder: Path, script: str, *arguments: object, timeout: float) -> subprocess.CompletedProcess[str]:
+    """Run a script, which may import tests, in a folder and in a process that has started no threads."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env={**environment(), "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def killing(script: str, *arguments: object, timeout: float) -> list[int]:
+    """Run a script that kills its children; return the numbers it prints."""
+    done = run_in(Path(), script, *arguments, timeout=timeout)
     return [int(word) for word in done.stdout.split() if word.isdigit()]
 
 

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from privmix.engine.rows import PrivateRecords
-from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_folder
 from tests.cli.helpers import Outcome, privmix
+from tests.releases.helpers import write_release
 
 PURE = ("add_remove", "replace_one")
 
@@ -185,8 +184,7 @@ def a_release(folder: Path, **options: Any) -> Path:
     records = PrivateRecords(features, np.arange(60) % 2, persons)
     options = {"centre": "none", **options}
     config = ReleaseConfig(60 if persons is None else 40, 3, ("a", "b"), design="moments", **options)
-    plan, streams = config.calibrate(4.0, 1e-3), SecretStreams.from_entropy()
-    release_to_folder(plan, records, streams, folder, extractor={"name": "identity"}, input_shape=(3,))
+    write_release(folder, config.calibrate(4.0, 1e-3), records, seed=None)
     return folder
 
 

@@ -12,7 +12,7 @@ from privmix.accounting import Gaussian, event_to_dict
 from privmix.certificate.certificate import content_hash
 from privmix.reports.records import public_records, read_records
 from tests.cli.helpers import Outcome, privmix, refused
-from tests.cli.training import line, save
+from tests.cli.training import line, save, write_own
 
 MEMBERS, OTHERS = 300, 300
 
@@ -21,9 +21,7 @@ MEMBERS, OTHERS = 300, 300
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data, a release with a model, another release, and a trained model."""
     root = tmp_path_factory.mktemp("membership")
-    (root / "own").mkdir()
-    save(root / "own" / "train.npz", 0, MEMBERS)
-    save(root / "own" / "test.npz", MEMBERS, MEMBERS + OTHERS)
+    write_own(root, MEMBERS, OTHERS)
     data = ["--data", str(root / "own"), "--classes", "10"]
     budget = ["--features", "pixels", "--design", "moments", "--rows", "40", "--epsilon", "20", "--delta", "1e-4"]
     with pytest.MonkeyPatch.context() as patch:

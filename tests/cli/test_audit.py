@@ -9,19 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import privmix as pm
 from privmix.certificate.certificate import CERTIFICATE_FILE
 from privmix.engine import rows as engine
 from privmix.errors import REFUTED
-from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_folder
 from privmix.reports.records import public_records, read_records
-from privmix.training.config import TrainingConfig
-from privmix.training.facts import ModelFacts
-from privmix.training.records import TrainingRecords
-from privmix.training.trainer import Trainer
 from tests.cli.helpers import privmix
-from tests.releases.helpers import CLASSES, make_records
+from tests.releases.helpers import CLASSES, write_release
 
 HEADLINE = (
     "audit --design hierarchical:expected_classes=3,mixup_degree=64 --classes 100 --records 50000 --epsilon 1 "
@@ -41,14 +36,7 @@ def audit(line: str) -> dict[str, Any]:
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit") / "rel"
     config = ReleaseConfig(records=600, dim=7, classes=CLASSES, mixup_degree=20, rows=40, centre="none")
-    release_to_folder(
-        config.calibrate(4.0, 1e-3),
-        make_records(),
-        SecretStreams.from_entropy(),
-        folder,
-        extractor={"name": "identity"},
-        input_shape=(7,),
-    )
+    write_release(folder, config.calibrate(4.0, 1e-3), seed=None)
     return folder
 
 
@@ -84,10 +72,9 @@ def test_a_release_is_audited_from_its_certificate_and_kept(release: Path, tmp_p
 
 def test_a_trained_model_is_audited_from_its_certificate(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    config = TrainingConfig.for_model("linear", records=300, epsilon=4.0, delta=1e-4, epochs=2)
-    job = Trainer(config, ModelFacts(("no", "yes"), {"name": "identity"}, (2,), dim=2), records=300)
-    (tmp_path / "model").mkdir()
-    job.run(TrainingRecords.of(rng.normal(size=(300, 2)), rng.integers(0, 2, 300), classes=2)).write(tmp_path / "model")
+    data = rng.normal(size=(300, 2)), rng.integers(0, 2, 300)
+    given = {"classes": 2, "features": "identity", "epsilon": 4.0, "delta": 1e-4, "epochs": 2}
+    pm.train(data, **given, out=tmp_path / "model")
     outcome = privmix("audit", str(tmp_path / "model"), "--runs", "800", "--confidence", "0.9999999999")
     assert (outcome.code, "design dp-sgd" in outcome.out) == (0, True), outcome.err
     noise = audit(f"audit {tmp_path / 'model'} --noise --json")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from privmix.cli.app import VERBS, app
 from privmix.reports.panel import PANELS
 from privmix.reports.records import RunRecord
 from tests.cli.helpers import privmix
+from tests.processes import run_in
 from tests.refusals import refuses
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -88,12 +87,9 @@ from privmix.cli import main
 main.run(sys.argv[1:])
 print(*sys.modules)
 """
-    environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
     def said(*words: str) -> str:
-        command = [sys.executable, "-c", program, *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-        return done.stdout
+        return run_in(Path(), program, *words, timeout=60).stdout
 
     text, _, modules = said("--help").rpartition("\n\n")
     assert "Row norms" in text

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
 import shutil
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +16,10 @@ from privmix.commands.base import Facts
 from privmix.data import embedded_digits
 from privmix.rounding import rounded_up
 from tests.cli.helpers import Outcome, privmix
+from tests.data.helpers import write_mnist
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
-pytestmark = pytest.mark.usefixtures("fixed_keys")
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures of evaluations go where the command is called."""
-    monkeypatch.chdir(tmp_path)
-
-
-def write_idx(path: Path, values: np.ndarray) -> None:
-    header = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
-    with gzip.open(path, "wb") as stream:
-        stream.write(header + values.astype(np.uint8).tobytes())
+pytestmark = pytest.mark.usefixtures("fixed_keys", "own_folder")
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +28,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("digits")
     for split, name in (("train", "train"), ("test", "t10k")):
         records = embedded_digits(split).read()
-        write_idx(folder / f"{name}-images-idx3-ubyte.gz", records.x)
-        write_idx(folder / f"{name}-labels-idx1-ubyte.gz", records.y)
+        write_mnist(folder, name, records.x, records.y.astype(np.uint8))
     return folder
 
 
@@ -183,13 +169,3 @@ def test_a_demo_replaces_another_where_asked(
     monkeypatch.setattr(demo_module, "demonstrated", demonstrated)
     assert privmix("demo", "--out", str(old), "--overwrite").code == 0
     assert made == [(old, False)]
-
-
-def test_mnist_from_the_raw_files(data_root: Path, tmp_path: Path) -> None:
-    """Real data through the documented line, with class sums so that it takes seconds."""
-    line = release_line(data_root / "mnist", tmp_path / "REL", design="classwise:full_batch", epsilon="1", delta="1e-5")
-    del line[line.index("--rows") : line.index("--rows") + 2]
-    assert privmix(*line).code == 0
-    assert privmix("fit", str(tmp_path / "REL"), "--out", str(tmp_path / "M")).code == 0
-    outcome = privmix("evaluate", str(tmp_path / "M"), "--data", str(data_root / "mnist"), "--json")
-    assert json.loads(outcome.out)["accuracy"] > 0.75

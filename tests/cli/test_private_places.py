@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.helpers import privmix
-from tests.cli.training import line, save
+from tests.cli.training import that_write, write_own
 
 # What others may read: the data and what is published, once it has its name.
 OPEN = {"own", "REL", "STORED", "MODEL", "TRAINED"}
@@ -70,9 +70,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
         folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.chdir(work)
-    (work / "own").mkdir()
-    save(work / "own" / "train.npz", 0, 300)
-    save(work / "own" / "test.npz", 300, 600)
+    write_own(work)
     WATCH.tops, WATCH.found, WATCH.looked = (work, temporary), set(), 0
     try:
         yield WATCH
@@ -82,37 +80,14 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 
 
 def test_nothing_private_is_within_reach(watched: Watch) -> None:
-    data = ["--data", "own", "--classes", "10", "--features", "pixels", "--epsilon", "20", "--delta", "1e-4"]
-    attack = ["attack", "membership", "MODEL", "--data", "own"]
-    commands = [
-        ["release", *data, "--design", "moments", "--rows", "40", "--out", "REL"],
-        ["release", *data, "--design", "poisson:mixup_degree=8", "--out", "STORED", "--store", "STORE"],
-        ["fit", "REL", "--out", "MODEL"],
-        line(out="TRAINED", store="STORE2"),
-        ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],
-        ["evaluate", "MODEL", "--data", "own", "--figure", "confusion-test.png"],
-        ["predict", "MODEL", "--data", "own", "--out", "predictions.csv"],
-        ["audit", "TRAINED", "--data", "own", "--canaries", "20", "--record", "AUDIT"],
-        [*attack, "--attack", "lira", "--references", "4", "--release", "REL", "--work", "WORK", "--record", "RUN"],
-        ["report", "RUN", "REL", "--for", "owner", "--out", "owner.html"],
-    ]
-    for command in commands:
+    for command in that_write():
         before = watched.looked
         outcome = privmix(*command)
         assert outcome.code == 0, (command, outcome.err)
         assert watched.looked > before, command
     made = set(os.listdir())
-    assert {
-        "STORE",
-        "STORE2",
-        "RUN",
-        "AUDIT",
-        "WORK",
-        "owner.html",
-        "confusion-test.png",
-        "predictions.csv",
-        *OPEN,
-    } == made
+    private = {"STORE", "STORE2", "RUN", "AUDIT", "WORK", "owner.html", "confusion.png", "predictions.csv"}
+    assert made == private | OPEN
     strangers = {path for path in watched.found if Path(path).parts[0] not in OPEN}
     # torch makes this folder when it is imported; generated code would go there, and nothing does.
     assert all(path.startswith("torchinductor_") and "/" not in path for path in strangers), strangers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,35 +18,23 @@ from tests.cli.training import (
     RECORDS,
     certificate,
     charges,
+    data_folder,
     digits,
     left_over,
     open_ledger,
     train,
     weights,
-    write_all,
+    written,
 )
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
-pytestmark = pytest.mark.usefixtures("fixed_keys")
+pytestmark = pytest.mark.usefixtures("fixed_keys", "data_folder")
+__all__ = ["data_folder", "written"]
 
 FILES = {"model.json", "certificate.json", "weights.safetensors", "MODEL_CARD.md"}
 # Which strategy is fastest takes seconds to find out, each time; a run that learns below leaves it open.
 WRN = {"model": "wrn-10-1", "epochs": "0.2", "strategy": "ghost"}
 EXTENDED = {"scenario": "extended", "public": "public.npz", "warm_up": "sam:epochs=2"}
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("data") / "root"
-    write_all(root)
-    return root
-
-
-@pytest.fixture(autouse=True)
-def data(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current folder holds the data."""
-    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -178,12 +165,6 @@ def test_a_dry_run_tells_nothing_of_the_rows() -> None:
     refused(train(), "label", "private")
 
 
-def prepare_wrong_data() -> None:
-    x, y = digits(0, 40)
-    np.savez("narrow.npz", x=x[:, :7], y=y)
-    np.savez("other-labels.npz", x=x, y=y + 5)
-
-
 MIX = {"model": "wrn-10-1", "views": "dp-mix-diff"}
 WARM = {"scenario": "warm", "public": "public.npz"}
 
@@ -196,20 +177,3 @@ def test_places_that_are_not_there_cost_nothing(changes: dict[str, str | None], 
     refused(train(**{"ledger": LEDGER, "dataset": "own", **changes}), code=1)
     assert charges() == []
     assert left_over() == set()
-
-
-@pytest.fixture(scope="module")
-def trained(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of the plain command."""
-    out = tmp_path_factory.mktemp("trained") / "MODEL"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(written)
-        assert train(out=str(out)).code == 0
-    return out
-
-
-def test_evaluation_of_other_data_is_refused(trained: Path) -> None:
-    shutil.copytree(trained, "MODEL")
-    prepare_wrong_data()
-    refused(privmix("evaluate", "MODEL", "--data", "narrow.npz"), "--data", "(8, 8)")
-    refused(privmix("evaluate", "MODEL", "--data", "other-labels.npz"), "label", "private")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +13,7 @@ from safetensors.numpy import load_file
 
 from tests.cli.helpers import privmix
 from tests.cli.training import LEDGER, RECORDS, certificate, charges, digits, history, line, open_ledger, write_all
+from tests.processes import environment, free_port, two_processes
 
 # Both processes run all lines one after the other and note their exit codes.
 SCRIPT = """
@@ -50,23 +49,6 @@ LINES: dict[str, dict[str, str | None]] = {
 }
 
 
-def environment() -> dict[str, str]:
-    return {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "CUDA_VISIBLE_DEVICES": "",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "COLUMNS": "200",
-    }
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("processes") / "root"
@@ -83,24 +65,7 @@ def said(root: Path) -> list[str]:
         patch.chdir(root)
         open_ledger()
     (root / "lines.txt").write_text("".join("\t".join([name, *line(**given)]) + "\n" for name, given in LINES.items()))
-    shared = {**environment(), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT],
-            cwd=root,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in (0, 1)
-    ]
-    try:
-        found = [process.communicate(timeout=120)[0] for process in running]
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
+    found = [done.stdout for done in two_processes(SCRIPT, root)]
     assert all((root / f"codes-{rank}.json").exists() for rank in (0, 1)), "\n".join(found)
     return found
 

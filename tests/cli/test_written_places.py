@@ -17,7 +17,7 @@ from privmix.data import FeatureStore
 from privmix.held_folders import FolderLost
 from privmix.releases import folder as release_folder
 from tests.cli.helpers import privmix
-from tests.cli.training import line, save
+from tests.cli.training import save, that_write, write_own
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -66,9 +66,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     monkeypatch.chdir(tmp_path)
-    Path("own").mkdir()
-    save(Path("own/train.npz"), 0, 300)
-    save(Path("own/test.npz"), 300, 600)
+    write_own(Path())
     save(Path("public.npz"), 1000, 1080)
     WATCH.top, WATCH.followed, WATCH.heard = tmp_path, [], 0
     try:
@@ -81,19 +79,11 @@ def test_no_command_writes_through_a_link(watched: Watch) -> None:
     pytest.importorskip("diffusers")
     pytest.importorskip("torchmetrics")
     data = ["--data", "own", "--classes", "10", "--features", "pixels", "--epsilon", "20", "--delta", "1e-4"]
-    attack = ["attack", "membership", "MODEL", "--data", "own"]
     tiny = ["--network=tiny", "--steps=2", "--images=20", "--sampler-steps=2", "--half-life=500", "--draw-batch=10"]
     commands = [
-        ["release", *data, "--design", "auto", "--assume", "attainable=0.9", "--rows", "40", "--out", "REL"],
-        ["release", *data, "--design", "poisson:mixup_degree=8", "--out", "STORED", "--store", "STORE"],
-        ["fit", "REL", "--out", "MODEL"],
-        line(out="TRAINED", store="STORE2"),
+        *that_write(),
+        ["release", *data, "--design", "auto", "--assume", "attainable=0.9", "--rows", "40", "--out", "AUTO"],
         ["synthesise", "--public", "public.npz", "--classes", "10", "--out", "POOL", *tiny],
-        ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],
-        ["evaluate", "MODEL", "--data", "own", "--figure", "confusion.png"],
-        ["predict", "MODEL", "--data", "own", "--out", "predictions.csv"],
-        [*attack, "--attack", "lira", "--references", "4", "--release", "REL", "--work", "WORK", "--record", "RUN"],
-        ["report", "RUN", "REL", "--for", "owner", "--out", "owner.html"],
     ]
     for command in commands:
         before = watched.heard

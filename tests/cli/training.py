@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from tests.cli.helpers import Outcome, privmix
@@ -40,6 +42,27 @@ def write_all(root: Path) -> None:
         Image.fromarray(image).save(folder / f"{number}.png")
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data") / "root"
+    write_all(root)
+    return root
+
+
+@pytest.fixture
+def data_folder(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder holds what :func:`write_all` writes."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+
+
+def write_own(root: Path, members: int = RECORDS, others: int = 300) -> None:
+    """``own``: records of a training, and as many others that stand in no model."""
+    (root / "own").mkdir()
+    save(root / "own" / "train.npz", 0, members)
+    save(root / "own" / "test.npz", members, members + others)
+
+
 def line(**changes: str | None) -> list[str]:
     """A command line of relative paths; ``resume=""`` is ``--resume``, None is left out."""
     given: dict[str, str | None] = {
@@ -54,6 +77,24 @@ def line(**changes: str | None) -> list[str]:
     }
     flags = [(name.replace("_", "-"), value) for name, value in given.items() if value is not None]
     return ["train", *(f"--{name}={value}" if value else f"--{name}" for name, value in flags)]
+
+
+def that_write() -> list[list[str]]:
+    """Commands that write what is published and what stays with the owner of ``own`` in the current folder."""
+    data = ["--data", "own", "--classes", "10", "--features", "pixels", "--epsilon", "20", "--delta", "1e-4"]
+    attack = ["attack", "membership", "MODEL", "--data", "own"]
+    return [
+        ["release", *data, "--design", "moments", "--rows", "40", "--out", "REL"],
+        ["release", *data, "--design", "poisson:mixup_degree=8", "--out", "STORED", "--store", "STORE"],
+        ["fit", "REL", "--out", "MODEL"],
+        line(out="TRAINED", store="STORE2"),
+        ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],
+        ["evaluate", "MODEL", "--data", "own", "--figure", "confusion.png"],
+        ["predict", "MODEL", "--data", "own", "--out", "predictions.csv"],
+        ["audit", "TRAINED", "--data", "own", "--canaries", "20", "--record", "AUDIT"],
+        [*attack, "--attack", "lira", "--references", "4", "--release", "REL", "--work", "WORK", "--record", "RUN"],
+        ["report", "RUN", "REL", "--for", "owner", "--out", "owner.html"],
+    ]
 
 
 def train(**changes: str | None) -> Outcome:

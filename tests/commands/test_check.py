@@ -24,11 +24,7 @@ from tests.data.helpers import png
 
 SECRET = "Zq7Secret"
 CLASSES = ["yes", "no"]
-
-
-@pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def numbers(**changed: str) -> None:

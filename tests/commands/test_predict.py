@@ -19,7 +19,7 @@ CLASSES = ["well", "=ill, or so"]
 def records(seed: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, count)
-    return np.eye(2, 4)[y] * 0.7 + rng.normal(0, 0.05, (count, 4)), y
+    return np.eye(2, 4)[y] * 0.7 + rng.normal(0, 0.1, (count, 4)), y
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from privmix.features.tabular import DRAFTED, Tabular
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 
+pytestmark = pytest.mark.usefixtures("own_folder")
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 NAMES = ["id", "age", "sex", "stage", "admitted", "smoker", "ill"]
 SAID = [
@@ -41,11 +42,6 @@ EXPECTED = {
     "admitted": {"date": ["2015-01-01", "2025-12-31"]},
     "smoker": {"boolean": True},
 }
-
-
-@pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def visits(records: int = 120) -> pandas.DataFrame:

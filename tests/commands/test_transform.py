@@ -9,20 +9,14 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from numpy.typing import NDArray
 
 import privmix as pm
 from privmix.features.spec import from_spec
 from tests.cli.helpers import privmix
+from tests.commands.test_predict import records
 from tests.refusals import refuses
 
 CLASSES = ["well", "ill"]
-
-
-def records(seed: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, count)
-    return np.eye(2, 4)[y] * 0.7 + rng.normal(0, 0.1, (count, 4)), y
 
 
 @pytest.fixture(scope="module")

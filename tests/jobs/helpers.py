@@ -5,23 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import privmix as pm
-from tests.cli.helpers import privmix
 from tests.cli.training import train, write_all
 
 
 def write_targets(root: Path) -> None:
     """``own``, ``REL``, ``FIT`` and ``MODEL`` in the current folder, which is ``root``."""
     write_all(root)
-    made = privmix(
-        "release",
-        "--data=own",
-        "--classes=10",
-        "--epsilon=8",
-        "--delta=1e-4",
-        "--design=poisson:mixup_degree=8",
-        "--centre=none",
-        "--out=REL",
-    )
-    assert made.code == 0, made.err
+    design = pm.designs.Poisson(mixup_degree=8)
+    pm.release("own", classes=10, epsilon=8, delta=1e-4, design=design, centre="none", out="REL")
     pm.fit("REL").save("FIT")
     assert train().code == 0

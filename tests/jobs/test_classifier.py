@@ -17,6 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import privmix as pm
 from privmix.learning.model_io import save_model
+from tests.commands.test_predict import records as numbers
 from tests.refusals import refuses
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
@@ -26,9 +27,8 @@ CLASSES = ["well", "ill"]
 
 
 def records(seed: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, count)
-    return np.eye(2, 4)[y] * 0.7 + rng.normal(0, 0.1, (count, 4)), np.array(CLASSES)[y]
+    x, y = numbers(seed, count)
+    return x, np.array(CLASSES)[y]
 
 
 X, Y = records(1, 120)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -19,7 +18,7 @@ import privmix as pm
 from tests.refusals import refuses
 
 pytestmark = [
-    pytest.mark.usefixtures("fixed_keys"),
+    pytest.mark.usefixtures("fixed_keys", "own_folder"),
     pytest.mark.filterwarnings("ignore:.*(reproducible|plain numbers|delta)"),
 ]
 N = 240
@@ -36,11 +35,6 @@ FEATURES = datasets.Features(
 BUDGET: dict[str, Any] = {"epsilon": 50.0, "delta": 1e-3}
 MADE: dict[str, Any] = {"features": "identity", "clip_norm": 2.0, **BUDGET}
 COLUMNS: dict[str, Any] = {"classes": ["no", "yes"], "columns": ["a", "b", "c"]}
-
-
-@pytest.fixture(autouse=True)
-def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def tables() -> dict[str, Any]:

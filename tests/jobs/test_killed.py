@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import privmix as pm
 from tests.jobs.kinds import KINDS, LEDGER, OUT, Kind, charges
+from tests.processes import run_in
 from tests.refusals import refuses
 
 # Step -> (what dies as it is called, entries of the ledger by then, whether there is a run to go on with).
@@ -83,16 +81,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [f"{name} {step}\t{name}\t{STEPS[step][0]}" for name, step in CASES]
     (root / "cases.txt").write_text("\n".join(lines) + "\n")
     for script in (PREPARE, SCRIPT):
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])},
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        run_in(root, script, timeout=600)
     return root
 
 

@@ -14,13 +14,11 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.kinds import FITTED, certified_plan, kind_of, read_certified, verify_certified
 from privmix.learning.model_io import save_model
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
-from privmix.mechanisms.streams import SecretStreams
-from privmix.releases.api import release_to_folder
 from privmix.releases.certificate import read_certificate as read_release
 from privmix.releases.folder import load_release
 from privmix.training.certificate import read_certificate as read_model
 from tests.refusals import refuses
-from tests.releases.helpers import make_plan, make_records
+from tests.releases.helpers import make_plan, write_release
 from tests.training.runs import config_of, job_of, private
 
 
@@ -28,8 +26,7 @@ from tests.training.runs import config_of, job_of, private
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release, a model fitted on it, and a trained one, called after their kinds."""
     root = tmp_path_factory.mktemp("kinds")
-    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (7,)}
-    release_to_folder(make_plan(rows=60), make_records(), SecretStreams.from_entropy(), root / "release", **facts)
+    write_release(root / "release", make_plan(rows=60), seed=None)
     save_model(NoiseAwareRidgeClassifier().fit(load_release(root / "release")), root / FITTED)
     (root / "model").mkdir()
     job_of(config_of()).run(private()).write(root / "model")

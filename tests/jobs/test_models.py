@@ -13,14 +13,9 @@ from sklearn.datasets import load_digits
 import privmix as pm
 from privmix.engine.rows import PrivateRecords
 from privmix.features.base import get_extractor
-from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_folder
-from privmix.training.config import TrainingConfig
-from privmix.training.facts import ModelFacts
-from privmix.training.records import TrainingRecords
-from privmix.training.trainer import Trainer
 from tests.refusals import refuses
+from tests.releases.helpers import write_release
 
 TARGET = (8.0, 1e-4)
 Digits = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -38,14 +33,8 @@ def release(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> Path:
     extractor = get_extractor("pixels")
     config = ReleaseConfig(records=len(x), dim=64, classes=tuple("0123456789"), design="moments", rows=200)
     folder = tmp_path_factory.mktemp("own") / "REL"
-    release_to_folder(
-        config.calibrate(*TARGET),
-        PrivateRecords(extractor.transform(x), y),
-        SecretStreams.from_seed(0),
-        folder,
-        extractor=extractor.spec(),
-        input_shape=(8, 8),
-    )
+    given = {"extractor": extractor.spec(), "input_shape": (8, 8)}
+    write_release(folder, config.calibrate(*TARGET), PrivateRecords(extractor.transform(x), y), seed=0, **given)
     return folder
 
 
@@ -97,15 +86,13 @@ def test_a_release_goes_wherever_its_folder_goes(digits: Digits) -> None:
 
 def test_a_trained_model_takes_raw_inputs_too(digits: Digits, tmp_path: Path) -> None:
     x, y = digits
-    facts = ModelFacts(tuple("0123456789"), get_extractor("pixels").spec(), (8, 8), 64)
-    config = TrainingConfig.for_model("linear", records=len(x), epsilon=8.0, delta=1e-4, epochs=1)
-    features = get_extractor("pixels").transform(x)
-    trained = Trainer(config, facts, records=len(x)).run(TrainingRecords.of(features, y, classes=10))
-    (tmp_path / "MODEL").mkdir()
-    trained.write(tmp_path / "MODEL")
+    given = {"features": "pixels", "epsilon": 8.0, "delta": 1e-4, "epochs": 1}
+    trained = pm.train((x, y), classes=range(10), out=tmp_path / "MODEL", **given)
     model = pm.load(tmp_path / "MODEL")
     assert isinstance(model, pm.Model)
-    assert (model.predict(x) == trained.predict(features)).all()
+    assert (model.predict(x) == trained.predict(x)).all()
+    # What the extractor makes of them is what the network is asked.
+    assert (model.predict(x[:9]) == model.classifier.predict(get_extractor("pixels").transform(x[:9]))).all()
     halves = torch.tensor(x).bfloat16()
     assert (model.predict(halves) == model.predict(halves.float().numpy())).all()
     assert model.score(halves, torch.tensor(y)) == model.score(halves.float().numpy(), y)
@@ -144,6 +131,10 @@ def test_labels_that_do_not_fit(release: Path) -> None:
     for labels in ([0, 1], [0, 1, 10], ["0", "1", "cat"]):
         with pytest.raises(pm.InvalidInput, match="label"):
             model.score(x, labels)
+    with refuses("label"):
+        pm.evaluate(model, (x, [0, 1, 10]))
+    with refuses("data"):
+        pm.evaluate(model, (np.zeros((3, 8, 9), np.uint8), [0, 1, 2]))
     with refuses("learner"):
         pm.fit(release, learner="magic")
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from privmix.jobs.training import TrainingJob
 from privmix.mechanisms.private_count import RECORD_COUNTS
 from privmix.world import World
 from tests.jobs.persons_data import BUDGET, CLASSES, KINDS, MOMENTS, PERSONS, RECORDS, SECRET, frame, given, images
+from tests.processes import run_in
 from tests.refusals import refuses
 
 pytestmark = pytest.mark.filterwarnings("ignore:`seed` makes", "ignore:delta", "ignore:features are plain")
@@ -426,17 +424,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("killed")
-    path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_in(root, SCRIPT, timeout=120)
     assert SECRET not in done.stdout + done.stderr
     return root
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +15,19 @@ from tests.cli.training import (
     LEDGER,
     RECORDS,
     charges,
+    data_folder,
     digits,
     left_over,
     open_ledger,
     weights,
-    write_all,
+    written,
 )
 from tests.refusals import refuses
 
 OWN: dict[str, Any] = {"epsilon": 8, "delta": 1e-4, "classes": 10, "batch_size": 30, "epochs": 1}
 PAID: dict[str, Any] = {"ledger": LEDGER, "dataset": "own"}
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("data") / "root"
-    write_all(root)
-    return root
-
-
-@pytest.fixture(autouse=True)
-def data(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current folder holds the data."""
-    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
+__all__ = ["data_folder", "written"]
+pytestmark = pytest.mark.usefixtures("data_folder")
 
 
 def test_a_model_in_memory_takes_raw_inputs_and_is_saved() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.views.config import ViewConfig
 from tests.cli.training import write_all
+from tests.processes import run_in
 from tests.wrong_values import wrong_values
 
 TARGET: dict[str, Any] = {"records": 100, "epsilon": 1.0, "delta": 1e-5}
@@ -161,7 +159,8 @@ class PullingOptions:
 '''
 # The first line alone shows what a command imports.
 PROGRAM = """
-import contextlib, io, json, sys
+import contextlib, io, json, sys, warnings
+warnings.simplefilter("ignore")
 from privmix.cli import main
 for line in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()
@@ -190,7 +189,9 @@ pm.train((x, y), **given, **how)
 """
 
 
-def test_a_mechanism_and_a_method_of_another_package_bring_their_options(tmp_path: Path) -> None:
+def test_a_mechanism_and_a_method_of_another_package_bring_their_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Help shows them by the name that takes them and imports no mechanism; settings hold them, names kept apart."""
     info = tmp_path / "beating-1.0.dist-info"
     info.mkdir()
@@ -200,7 +201,7 @@ def test_a_mechanism_and_a_method_of_another_package_bring_their_options(tmp_pat
     (tmp_path / "beating.py").write_text(OUTSIDE)
     (tmp_path / "beating_options.py").write_text(OPTIONS)
     write_all(tmp_path / "root")
-    place = os.pathsep.join(filter(None, [str(tmp_path), *sys.path]))
+    monkeypatch.syspath_prepend(tmp_path)
     line = ["train", "--data=own", "--classes=10", "--epsilon=8", "--delta=1e-4", "--batch-size=30", "--out=M"]
     wrong = {
         ("--mechanism=beating:beat=0",): "--mechanism: beat: got 0; allowed: an integer >= 1",
@@ -212,15 +213,7 @@ def test_a_mechanism_and_a_method_of_another_package_bring_their_options(tmp_pat
         [*line, "--mechanism=beating:beat=3", "--dry-run", "--json"],
         *([*line, *more, "--dry-run"] for more in wrong),
     ]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM, json.dumps(lines)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "200", "PYTHONPATH": place},
-        cwd=tmp_path / "root",
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_in(tmp_path / "root", PROGRAM, json.dumps(lines), timeout=120)
     said = done.stdout.splitlines()
     helped, planned, *refused = map(json.loads, said[: len(lines)])
     code, shown, _, imported = helped

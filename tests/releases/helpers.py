@@ -16,10 +16,11 @@ from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.named import plan_from_dict
+from privmix.plans.plan import Plan
 from privmix.plans.registry import all_designs, design_named
 from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import ReleasedDataset
-from privmix.releases.api import release_to_memory
+from privmix.releases.api import release_to_folder, release_to_memory
 from privmix.releases.card import data_card
 from privmix.releases.folder import file_hash
 
@@ -86,6 +87,15 @@ def release(plan: ReleasePlan, records: PrivateRecords, seed: int = 1) -> Releas
     return release_to_memory(
         plan, records, SecretStreams.from_seed(seed), extractor={"name": "identity"}, input_shape=(plan.dim,)
     )
+
+
+def write_release(
+    out: Path, plan: Plan, records: PrivateRecords | None = None, seed: int | None = 1, **more: Any
+) -> Certificate:
+    """A release in a folder; without a seed, under a secret key."""
+    streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
+    facts = {"extractor": {"name": "identity"}, "input_shape": (plan.dim,), **more}
+    return release_to_folder(plan, records or make_records(), streams, out, **facts)
 
 
 def replant(folder: Path, certificate: dict[str, Any], *, rehashed: bool = False) -> None:

@@ -18,21 +18,15 @@ import pytest
 from privmix.certificate.certificate import Certificate, content_hash
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import PrivmixError, StorageError
-from privmix.mechanisms.streams import SecretStreams
-from privmix.releases.api import release_to_folder
 from privmix.releases.folder import load_release
 from privmix.releases.run import ReleaseRun
 from privmix.releases.verify import verify_release
 from tests.refusals import refuses
-from tests.releases.helpers import ALL_DESIGNS, TARGET, design_name, make_plan, make_records, release
+from tests.releases.helpers import ALL_DESIGNS, TARGET, design_name, make_plan, make_records, release, write_release
 
 
 def write(out: Path, records: PrivateRecords | None = None, seed: int | None = 1, **choices: Any) -> Certificate:
-    streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
-    plan = make_plan(**choices)
-    return release_to_folder(
-        plan, records or make_records(), streams, out, extractor={"name": "identity"}, input_shape=(plan.dim,)
-    )
+    return write_release(out, make_plan(**choices), records, seed)
 
 
 @pytest.mark.parametrize("choices", ALL_DESIGNS, ids=design_name)
@@ -95,14 +89,7 @@ def test_certificate_says_what_matters(tmp_path: Path) -> None:
 
 def test_large_delta_is_warned_about(tmp_path: Path) -> None:
     plan = replace(make_plan(records=600), delta=1e-2)
-    certificate = release_to_folder(
-        plan,
-        make_records(),
-        SecretStreams.from_seed(0),
-        tmp_path / "rel",
-        extractor={"name": "identity"},
-        input_shape=(7,),
-    )
+    certificate = write_release(tmp_path / "rel", plan)
     assert any("not below 1/records" in text for text in certificate["warnings"])
 
 
@@ -187,15 +174,11 @@ def test_only_a_release_is_ever_overwritten(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.txt").write_text("years of work")
-    plan = make_plan()
-    arguments: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (7,)}
     with refuses("out"):
-        release_to_folder(plan, make_records(), SecretStreams.from_seed(0), precious, overwrite=True, **arguments)
+        write_release(precious, make_plan(), overwrite=True)
     assert (precious / "thesis.txt").read_text() == "years of work"
     first = write(tmp_path / "rel")
-    second = release_to_folder(
-        plan, make_records(), SecretStreams.from_seed(0), tmp_path / "rel", overwrite=True, **arguments
-    )
+    second = write_release(tmp_path / "rel", make_plan(), seed=0, overwrite=True)
     assert verify_release(tmp_path / "rel").id == second.id != first.id
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["precious", "rel"]
 

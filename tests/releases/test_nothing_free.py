@@ -22,13 +22,12 @@ from privmix.errors import PrivmixError
 from privmix.mechanisms.plan import LONGEST_NAME
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_folder
 from privmix.releases.shards import arrays_bytes
 from privmix.releases.verify import verify_release
 from privmix.training.verify import verify_trained
 from privmix.training.views.config import ViewConfig
 from tests.refusals import refuses
-from tests.releases.helpers import EVERY_DESIGN, TARGET, design_name, own_options, replant
+from tests.releases.helpers import EVERY_DESIGN, TARGET, design_name, own_options, replant, write_release
 from tests.training.runs import config_of, job_of, private, public
 
 Json = Any
@@ -111,8 +110,7 @@ def made(out: Path, **choices: Any) -> Path:
     plan = ReleaseConfig(records=200, dim=7, classes=CLASSES, **own).calibrate(*TARGET)
     labels = RNG.integers(0, 3, 200)
     records = PrivateRecords((RNG.normal(size=(200, 7)) + 2 * np.eye(3, 7)[labels]).astype(np.float32), labels)
-    facts: dict[str, Any] = {"extractor": {"name": "identity", "version": 1, "options": {}}, "input_shape": (7,)}
-    release_to_folder(plan, records, SecretStreams.from_seed(1), out, **facts)
+    write_release(out, plan, records, extractor={"name": "identity", "version": 1, "options": {}})
     return out
 
 

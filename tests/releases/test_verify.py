@@ -18,19 +18,26 @@ from numpy.typing import NDArray
 
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, PrivmixError
-from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.plans.rows import ReleasePlan
 from privmix.releases import folder as release_folder
-from privmix.releases.api import release_to_folder
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import CENTRE_FILE, file_hash, load_release
 from privmix.releases.shards import arrays_bytes, write_shard
 from privmix.releases.verify import verify_release
-from tests.refusals import refuses
-from tests.releases.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_records, own_options, replant
+from tests.refusals import refuses, refuses_any_change
+from tests.releases.helpers import (
+    ALL_DESIGNS,
+    CLASSES,
+    TARGET,
+    design_name,
+    make_records,
+    own_options,
+    replant,
+    write_release,
+)
 
 Arrays = NDArray[np.float32]
 Forge = Callable[[Plan, Arrays, Arrays], object]
@@ -47,14 +54,12 @@ HONEST: list[dict[str, Any]] = [
 SILENT = [choices for choices in HONEST if choices.get("noise") != "laplace"]
 
 
-def make(out: Path, records: PrivateRecords | None = None, seed: int = 1, **choices: Any) -> Path:
+def make(out: Path, records: PrivateRecords | None = None, **choices: Any) -> Path:
     """A release of 600 records; with ``records`` all zero it is noise alone."""
     dim = choices.pop("dim", 7)
     own = own_options({"mixup_degree": 20, **choices})
     plan = ReleaseConfig(records=600, dim=dim, classes=CLASSES, **own).calibrate(*TARGET)
-    streams = SecretStreams.from_seed(seed)
-    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (dim,)}
-    release_to_folder(plan, records or make_records(dim=dim), streams, out, **facts)
+    write_release(out, plan, records or make_records(dim=dim))
     return out
 
 
@@ -206,8 +211,7 @@ def test_strong_signals_do_not_hide_missing_noise_where_they_are_weak(tmp_path: 
     config = ReleaseConfig(records=600, dim=48, classes=CLASSES, mixup_degree=20, rows=4000, centre="none")
     plan, folder = replace(config.with_noise(0.3), epsilon=1e9, delta=1e-5), tmp_path / "rel"
     assert isinstance(plan, ReleasePlan)
-    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (48,)}
-    release_to_folder(plan, records, SecretStreams.from_seed(0), folder, **facts)
+    write_release(folder, plan, records, seed=0)
     by_name = {test.name: test for test in verify_release(folder).tests}
     weak, columns = by_name["noise of x where it varies least"], by_name["noise of each column of x"]
     assert weak.lowest == pytest.approx(1.0, abs=0.03)
@@ -334,21 +338,4 @@ def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
 
 
 def test_any_byte_changed_added_or_taken_in_any_file_is_refused(tmp_path: Path) -> None:
-    """Twenty places a file, chosen at random, and both its ends."""
-    rng = np.random.default_rng(0)
-    folder = make(tmp_path / "rel", design="moments", rows=40)
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    assert len(paths) == 6
-    for path in paths:
-        whole = path.read_bytes()
-        for index in {0, len(whole) - 1, *rng.integers(0, len(whole), 20).tolist()}:
-            flipped = bytes([whole[index] ^ int(rng.integers(1, 256))])
-            for middle in (flipped, flipped + whole[index : index + 1], b""):
-                path.write_bytes(whole[:index] + middle + whole[index + 1 :])
-                with pytest.raises(PrivmixError):
-                    verify_release(folder)
-        path.write_bytes(whole + b"\n")
-        with pytest.raises(PrivmixError):
-            verify_release(folder)
-        path.write_bytes(whole)
-    verify_release(folder)
+    refuses_any_change(make(tmp_path / "rel", design="moments", rows=40), verify_release, files=6)

@@ -18,6 +18,7 @@ from privmix.studio import server
 from tests.cli.helpers import privmix
 
 pytest.importorskip("starlette", reason="serves the studio; in privmix[studio]")
+pytest.importorskip("uvicorn", reason="serves the studio; in privmix[studio]")
 
 import privmix as pm
 from privmix.errors import StorageError
@@ -366,10 +367,6 @@ def until(true: Any, seconds: float = 20.0) -> bool:
             return True
         time.sleep(0.02)
     return False
-
-
-pytest.importorskip("starlette", reason="serves the studio; in privmix[studio]")
-pytest.importorskip("uvicorn", reason="serves the studio; in privmix[studio]")
 
 
 def test_it_serves_the_folder_and_prints_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
