@@ -13,7 +13,7 @@ import pytest
 from privmix.errors import REFUTED
 from privmix.reports.records import public_records, read_records
 from tests.cli.helpers import Outcome, privmix
-from tests.cli.training import train, write_all
+from tests.jobs.helpers import write_targets
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
@@ -28,20 +28,9 @@ KEYS = {
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A release and a model of the same 300 digits."""
     root = tmp_path_factory.mktemp("canaries")
-    write_all(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        made = privmix(
-            "release",
-            "--data=own",
-            "--classes=10",
-            "--epsilon=8",
-            "--delta=1e-4",
-            "--design=poisson:mixup_degree=8",
-            "--out=REL",
-        )
-        assert made.code == 0, made.err
-        assert train().code == 0
+        write_targets(root)
         yield root
 
 
@@ -51,12 +40,6 @@ DONE = (0, REFUTED)
 
 def audit(*arguments: str) -> Outcome:
     return privmix("audit", *arguments)
-
-
-def test_a_release_is_refused_before_its_data_are_opened(targets: Path) -> None:
-    told = audit("REL", "--data=missing", "--canaries=60")
-    assert (told.code, told.out) == (2, "")
-    assert "a trained model" in told.err
 
 
 def test_a_refuted_claim_is_an_exit_code(targets: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from privmix.cli.console import tell_spent
 from privmix.jobs.budget import Spent
+from privmix.jobs.release import ReleaseJob
 from tests.cli.helpers import privmix
 from tests.cli.training import LEDGER, open_ledger
 
@@ -50,6 +51,18 @@ def test_a_misspelt_label_is_mended_and_paid_for_once(
     outcome = privmix(*line, "--resume")
     assert outcome.code == 0, outcome.err
     assert set(os.listdir()) == {"own.csv", "ledger.db", out}
+
+
+def test_what_its_user_stops_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write()
+    monkeypatch.setattr(ReleaseJob, "read", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    line = ["release", "--data=own.csv", "--classes=yes,no", "--features=identity", "--epsilon=2", "--delta=1e-5"]
+    outcome = privmix(*line, "--out=REL", "--design=moments")
+    assert (outcome.code, outcome.err.endswith("stopped\n")) == (130, True)
+    again = privmix(*line, "--out=REL", "--design=moments")
+    assert (again.code, "--resume" in again.err, "--overwrite" in again.err) == (2, True, True)
+    assert set(os.listdir()) == {"own.csv", ".REL.run"}
 
 
 def test_a_command_with_a_password_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from privmix.data import content_hashes, open_dataset
 from privmix.ledger.ledger import Ledger
 from tests.cli.helpers import privmix
-from tests.cli.test_path import digits, release_line, write_idx
+from tests.cli.test_path import digits, release_line
 
 __all__ = ["digits"]
 
@@ -66,30 +64,6 @@ def test_nothing_of_the_ledger_is_in_the_release(digits: Path, url: str, tmp_pat
         if file.is_file():
             assert not any(one.encode() in file.read_bytes() for one in private)
             assert b"l.db" not in file.read_bytes()
-
-
-def test_the_same_data_under_another_name_wherever_it_lies(digits: Path, url: str, tmp_path: Path) -> None:
-    init(url)
-    init(url, name="OTHER")
-    assert privmix(*charged(url, digits, tmp_path / "ONE")).code == 0
-    noted = tmp_path / "noted"
-    shutil.copytree(digits, noted)
-    (noted / "notes.txt").touch()
-    images = "train-images-idx3-ubyte.gz"
-    moved = tmp_path / "moved" / "x-images-idx3-ubyte.gz"
-    moved.parent.mkdir()
-    shutil.copy(digits / images, moved)
-    # Other labels of the same pictures: these people's budget all the same.
-    write_idx(moved.with_name("x-labels-idx1-ubyte.gz"), np.zeros(1437, np.uint8))
-    for source in (digits, noted, digits / images, f"file://{digits}", moved):
-        outcome = privmix(*charged(url, source, tmp_path / "TWO", name="OTHER", classes="10"))
-        assert outcome.code == 2, source
-        assert "NAME, the name with this data's budget" in outcome.err, source
-        assert not (tmp_path / "TWO").exists()
-    # A wrong name burns nothing.
-    assert Ledger.open(url).budget("OTHER").reservations == 0
-    # The test split is other people.
-    assert privmix(*charged(url, digits, tmp_path / "TWO", name="OTHER", split="test")).code == 0
 
 
 def test_the_same_records_in_other_bytes_are_other_data_and_that_is_said(

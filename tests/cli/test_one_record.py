@@ -104,13 +104,6 @@ def test_what_is_published_is_the_same_with_a_record_more(tmp_path: Path) -> Non
         assert seen[0] == seen[1]
 
 
-def test_a_line_without_a_declared_key_ends_the_run_unseen(tmp_path: Path) -> None:
-    data = json_lines(tmp_path / "E", True)
-    outcome = privmix(*RELEASE, *data, "--out", str(tmp_path / "OUT"))
-    refused(outcome, "column dose", "private")
-    assert [path.name for path in tmp_path.iterdir()] == ["E"]
-
-
 @pytest.mark.parametrize("verb", [RELEASE, TRAIN], ids=["release", "train"])
 def test_no_record_is_read_before_the_ledger_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]
@@ -206,12 +199,3 @@ def test_public_data_that_are_the_private_ones_are_refused(tmp_path: Path, verb:
     for name, place in (("OTHER", as_npz(tmp_path / "others", other, labels)), ("FEW", as_npz(tmp_path / "few", *few))):
         outcome = run(verb, data, place, tmp_path / name)
         assert outcome.code == 0, outcome.err
-
-
-def test_another_split_of_one_file_may_be_public(tmp_path: Path) -> None:
-    x, y = points(200, 0)
-    other, labels = points(200, 1)
-    np.savez(tmp_path / "d.npz", x_train=x, y_train=y, x_test=other, y_test=labels)
-    line = [*public_flags("release", str(tmp_path / "d.npz")), "--data", str(tmp_path / "d.npz"), "--classes", "2"]
-    outcome = privmix(*line, "--split", "test", "--epsilon", "30", "--delta", "1e-3", "--out", str(tmp_path / "OUT"))
-    assert outcome.code == 0, outcome.err

@@ -10,7 +10,6 @@ from tests.cli.datasets import (
     CLASSES,
     Data,
     columns_csv,
-    image_folder,
     release,
 )
 from tests.cli.helpers import SECRET, refused
@@ -75,13 +74,3 @@ def test_classes_are_never_taken_from_labels(source: Path, tmp_path: Path) -> No
     (source / "names.txt").write_text("\n".join(CLASSES))
     given = Data(str(source / "train.csv"), str(source), own=("--classes", f"@{source}/names.txt"))
     assert release(given, tmp_path / "REL").code == 0
-
-
-def test_a_damaged_image_is_not_named(source: Path, tmp_path: Path) -> None:
-    data = image_folder(source)
-    victim = sorted((source / "train" / "ill").iterdir())[5]
-    victim.write_bytes(b"no image, " + SECRET.encode())
-    outcome = release(data, tmp_path / "REL")
-    refused(outcome)
-    assert victim.stem not in outcome.err
-    assert nothing_made(tmp_path)

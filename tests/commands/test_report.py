@@ -10,22 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import privmix as pm
 from privmix.accounting import Adjacency, Gaussian, event_from_dict, tradeoff_curve
-from privmix.certificate.certificate import content_hash
 from privmix.engine.rows import PrivateRecords
 from privmix.jobs.inspection import folder_guarantee
 from privmix.ledger.ledger import Ledger
-from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_folder
-from privmix.reports.records import RunRecord, read_records, write_record
+from privmix.reports.records import RunRecord, write_record
 from privmix.rounding import rounded_up
-from privmix.training.config import TrainingConfig
-from privmix.training.facts import ModelFacts
-from privmix.training.records import TrainingRecords
-from privmix.training.trainer import Trainer
 from tests.cli.helpers import Outcome, privmix
-from tests.releases.helpers import own_options
+from tests.releases.helpers import own_options, write_release
+from tests.releases.test_folder import edit
 
 COUNT, DIM = 400, 4
 CLASSES = ("well", "ill")
@@ -33,8 +28,8 @@ IDENTITY = {"name": "identity", "version": 1, "options": {}}
 SECRET = 0.123454321
 
 
-def points(split: str) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0 if split == "train" else 1)
+def points() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
     y = rng.integers(0, 2, COUNT)
     return (np.eye(2, DIM)[y] * 0.7 + rng.normal(0, 0.05, (COUNT, DIM))).astype(np.float32), y
 
@@ -42,34 +37,22 @@ def points(split: str) -> tuple[np.ndarray, np.ndarray]:
 def make_release(
     folder: Path, *, insecure: bool = False, epsilon: float = 4.0, delta: float = 1e-4, **changes: Any
 ) -> Path:
-    x, y = points("train")
+    x, y = points()
     config: dict[str, Any] = {"mixup_degree": 16, "rows": 300, "centre": "none", **changes}
     plan = ReleaseConfig(records=COUNT, dim=DIM, classes=CLASSES, **own_options(config)).calibrate(epsilon, delta)
-    release_to_folder(
-        plan,
-        PrivateRecords(x, y),
-        SecretStreams.from_seed(1) if insecure else SecretStreams.from_entropy(),
-        folder,
-        extractor=IDENTITY,
-        input_shape=(DIM,),
-    )
+    write_release(folder, plan, PrivateRecords(x, y), 1 if insecure else None, extractor=IDENTITY)
     return folder
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two releases, a model fitted on the first, a trained model, and data to evaluate on."""
+    """Two releases, a model fitted on the first, and a trained model."""
     root = tmp_path_factory.mktemp("made")
     make_release(root / "REL")
     make_release(root / "OTHER")
     assert privmix("fit", str(root / "REL"), "--out", str(root / "MODEL")).code == 0
-    x, y = points("test")
-    np.savez(root / "test.npz", x=x, y=y)
-    config = TrainingConfig.for_model("linear", records=COUNT, epsilon=4.0, delta=1e-4, epochs=2)
-    job = Trainer(config, ModelFacts(CLASSES, IDENTITY, (DIM,), dim=DIM), records=COUNT)
-    inside = points("train")
-    (root / "TRAINED").mkdir()
-    job.run(TrainingRecords.of(inside[0], inside[1], classes=2)).write(root / "TRAINED")
+    given = {"classes": CLASSES, "features": "identity", "epsilon": 4.0, "delta": 1e-4, "epochs": 2}
+    pm.train(points(), **given, out=root / "TRAINED")
     return root
 
 
@@ -127,31 +110,6 @@ def test_a_trained_model_alone(work: Path) -> None:
         assert words in page
 
 
-def test_evaluation_is_private_unless_it_is_said_to_be_public(work: Path) -> None:
-    line = ["evaluate", "MODEL", "--data", "test.npz", "--record", "RUN", "--json"]
-    assert privmix(*line).code == 0
-    (record,) = read_records(Path("RUN"))
-    assert record.private
-    assert record.subject == {"kind": "release", "id": id_of(work / "REL")}
-    assert np.trace(record.content["confusion"]) == round(record.content["accuracy"] * record.content["n"])
-    # So is the picture, wherever it lies.
-    assert Path("RUN/confusion-test.png").stat().st_mode & 0o077 == 0
-    assert privmix("report", "RUN", "REL", "--out", "public.html").code == 0
-    assert privmix("report", "RUN", "REL", "--for", "owner", "--out", "owner.html").code == 0
-    assert "Accuracy on split test" not in Path("public.html").read_text()
-    owner = Path("owner.html").read_text()
-    assert "Accuracy on split test" in owner
-    assert "do not publish" in owner
-    assert Path("owner.html").stat().st_mode & 0o077 == 0
-    assert privmix("report", "REL", "--out", "alone.html").code == 0
-    assert Path("alone.html").read_bytes() == Path("public.html").read_bytes()
-    shutil.rmtree("RUN")
-    assert privmix(*line, "--public-data").code == 0
-    assert Path("RUN/confusion-test.png").stat().st_mode & 0o044
-    assert privmix("report", "RUN", "REL", "--out", "public.html", "--overwrite").code == 0
-    assert "Accuracy on split test" in Path("public.html").read_text()
-
-
 def test_a_run_folder_holds_all_parts(work: Path) -> None:
     run = work / "RUN"
     shutil.copytree("REL", run / "release")
@@ -194,20 +152,11 @@ def test_no_certificate(part: str, work: Path) -> None:
     refused(privmix("report", part), part, "certificate")
 
 
-def edit(path: Path, change: Any, *, rehash: bool = False) -> None:
-    content = json.loads(path.read_text())
-    change(content)
-    if rehash:
-        content["content_sha256"] = content_hash(content)
-    path.write_text(json.dumps(content))
-
-
 @pytest.mark.parametrize("rehash", [False, True])
 @pytest.mark.parametrize("part", ["REL", "TRAINED"])
 def test_a_certificate_that_promises_more_than_it_keeps(part: str, rehash: bool, work: Path) -> None:
     """Also one whose hash was made anew: its price is recomputed."""
-    path = Path(part, "certificate.json")
-    edit(path, lambda content: content["guarantee"].update(epsilon=0.1), rehash=rehash)
+    edit(lambda content: content["guarantee"].update(epsilon=0.1), rehash=rehash)(Path(part))
     refused(privmix("report", part), "certificate", "epsilon" if rehash else "content_sha256")
 
 

@@ -21,6 +21,7 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset
 from privmix.jobs.job import Job, RunKey
 from privmix.ledger.ledger import Ledger
+from privmix.ledger.verify import verify_ledger
 from privmix.mechanisms.run import Run
 from privmix.world import World
 from tests.jobs.kinds import (
@@ -99,19 +100,6 @@ def test_records_are_read_after_the_charge_alone(kind: Kind) -> None:
     job.carry_out(planned)
     assert source(job).used, "it reads records"
     assert set(source(job).used) == {1}
-
-
-@each_kind
-def test_a_job_that_reads_before_it_is_charged_is_noticed(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above fails for it."""
-
-    def early(self: Job[Any, Any], planned: Any) -> Any:
-        return {"public": InputHashes.of(self.opened.source)}, []
-
-    monkeypatch.setattr(kind.job, "called_public", early)
-    monkeypatch.setattr(order, "refuse_overlap", lambda *_: None)
-    with pytest.raises(AssertionError):
-        test_records_are_read_after_the_charge_alone(kind)
 
 
 @each_kind
@@ -373,17 +361,38 @@ def test_where_nothing_is_charged_no_record_is_read() -> None:
 # One charge, one seed: of jobs whose runs go on.
 
 
+def kept() -> dict[Path, bytes]:
+    """What the folder of the run holds."""
+    return {path: path.read_bytes() for path in Path(f".{OUT}.run").iterdir() if path.is_file()}
+
+
 @each_placed
 def test_a_run_goes_on_with_the_records_that_it_began_with(kind: Kind) -> None:
     stopped(kind, "publish")
-    for other in ({"seed_of": 1}, {"dataset": "other"}, FREE_OF_CHARGE):
+    held, place = kept(), "sqlite:///new.db"
+    pm.Ledger.create(place).add_dataset("own", epsilon=9.0, delta=DELTA)
+    options: list[dict[str, Any]] = [{"features": "pixels"}, {"epsilon": 3.0}, {"private_count": True}]
+    for other in ({"seed_of": 1}, {"dataset": "other"}, {"ledger": place}, FREE_OF_CHARGE, *options):
         with pytest.raises(pm.InvalidInput):
             kind.run(resume=True, **other)
+        assert kept() == held, other
     with refuses("out"):
         kind.run()
-    assert left_over() == {f".{OUT}.run"}
+    assert kept() == held
+    assert left_over() == {f".{OUT}.run", "new.db"}
     kind.run(resume=True)
     assert (charges(), charges("commit")) == (1, 1)
+
+
+@each_placed
+def test_a_charge_is_not_carried_to_data_of_another_name(kind: Kind) -> None:
+    """Interrupted before the records were noted: the ledger still knows whose they are."""
+    stopped(kind, "read")
+    kind.run(seed_of=1, dataset="other", out=Path("OTHER"))
+    with pytest.raises(pm.InvalidInput):
+        kind.run(resume=True, seed_of=1)
+    assert verify_ledger(Ledger.open(LEDGER))
+    assert not OUT.exists()
 
 
 @each_placed
@@ -462,11 +471,11 @@ def test_an_abandoned_run_is_charged_anew(kind: Kind) -> None:
 def test_a_run_goes_on_with_the_seed_that_it_began_with(kind: Kind, first: int | None, then: int | None) -> None:
     _, told = stopped(kind, "publish", **FREE_OF_CHARGE, seed=first)
     assert f"count epsilon {EPSILON:g} at delta {DELTA:g} as spent" in str(told)
-    held = {path: path.read_bytes() for path in Path(f".{OUT}.run").iterdir() if path.is_file()}
+    held = kept()
     wanted = f"seed: got {then}; allowed: {'no seed' if first is None else first}, as in the interrupted run"
     with pytest.raises(pm.InvalidInput, match=wanted):
         kind.run(**FREE_OF_CHARGE, seed=then, resume=True)
-    assert held == {path: path.read_bytes() for path in Path(f".{OUT}.run").iterdir() if path.is_file()}
+    assert held == kept()
     done = kind.run(**FREE_OF_CHARGE, seed=first, resume=True)
     assert getattr(done.result, "certificate", done.result)["insecure_seed"] is (first is not None)
 

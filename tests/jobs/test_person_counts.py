@@ -12,8 +12,6 @@ import privmix as pm
 from privmix.attacks.membership.attack import infer_membership
 from privmix.designs import Poisson
 from privmix.engine.rows import PrivateRecords
-from privmix.jobs.persons import check_persons
-from privmix.planning import ReleaseConfig
 from privmix.plans.registry import all_designs, takes_persons
 from privmix.releases.verify import verify_release
 from privmix.training.records import TrainingRecords
@@ -111,10 +109,3 @@ def test_processes_that_know_records_by_other_persons_train_nothing() -> None:
     heard = iter(said)
     with refuses("data"):
         Trainer._check_same_records(other, Told(1, 2))
-
-
-def test_only_rows_of_a_fixed_size_are_checked_for_persons() -> None:
-    for name, options in {"moments": {}, "poisson": {"mixup_degree": 4}}.items():
-        plan = ReleaseConfig(9, 2, ("a", "b"), name, per_person=1, **options).with_noise(1.0)
-        for found in (1, 9, 10, 1000):
-            check_persons(found, plan)

@@ -24,6 +24,7 @@ from privmix.planning import ReleaseConfig
 from privmix.plans.registry import weighs
 from privmix.training.mechanisms.base import plan_from_dict
 from privmix.training.verify import verify_trained
+from privmix.world import World
 from tests.refusals import refuses
 from tests.training.test_verify import edit
 
@@ -99,8 +100,6 @@ def test_what_does_not_go_with_a_trainings_count_costs_nothing(
 
 
 def test_several_processes_ask_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    from privmix.world import World
-
     job = TrainingJob((X, Y), epsilon=EPSILON, delta=DELTA, classes=2, features="identity", private_count=True)
     with refuses("private_count"):
         job.plan(World(0, 2))
@@ -115,17 +114,27 @@ def killed(job: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
 
 
 @every_job
-def test_a_run_that_goes_on_has_its_count_and_is_charged_once(
+def test_what_the_budget_does_not_hold_is_refused_before_the_count(
     job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger, url = book(tmp_path)
-    options = {"out": tmp_path / "OUT", "ledger": url, "dataset": "own"}
-    killed(job, monkeypatch, **options)
-    monkeypatch.setattr("privmix.jobs.counting.private_count", lambda *_: pytest.fail("counted again"))
-    made = JOBS[job](**options, resume=True)
-    assert ledger.budget("own").reservations == 2
-    assert ledger.budget("own").spent <= EPSILON
-    assert made.certificate["plan"]["records_noise_multiplier"] == count_noise(EPSILON, DELTA)
+    ledger.add_dataset("small", epsilon=0.001, delta=2 * DELTA)
+    monkeypatch.setattr("privmix.jobs.counting.private_count", lambda *_: pytest.fail("counted"))
+    with pytest.raises(pm.BudgetExceeded) as refused:
+        JOBS[job](out=tmp_path / "OUT", ledger=url, dataset="small")
+    assert str(RECORDS) not in str(refused.value)
+    with refuses("private_count"):
+        KINDS[job]((X, Y), **ASKED, ledger=url, dataset="own", dry_run=True).plan(
+            *([World()] if job == "training" else [])
+        )
+    assert [ledger.budget(name).reservations for name in ("own", "small")] == [0, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
+
+
+def test_too_large_a_degree_is_compared_with_the_estimate_only() -> None:
+    with pytest.raises(InvalidInput, match="mixup_degree") as refused:
+        JOBS["release"](design=Poisson(100_000))
+    assert str(RECORDS) not in str(refused.value)
 
 
 @every_job

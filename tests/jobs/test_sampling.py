@@ -17,7 +17,6 @@ from privmix.cli.main import run
 from privmix.errors import InvalidInput
 from privmix.features.tabular import Tabular
 from privmix.learning import table_model
-from privmix.releases.card import data_card
 from tests.refusals import refuses
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
@@ -271,18 +270,3 @@ def test_an_interrupted_release_resumes_with_its_rows(tmp_path: Path, monkeypatc
     made = released(pm.designs.Moments(), **asked, resume=True)
     assert len(pandas.read_csv(tmp_path / "REL" / "rows.csv")) == 30
     assert pm.verify(made)
-
-
-def test_the_card_says_how_rows_are_made_and_cards_of_before_hold(
-    release: pm.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = release.save(tmp_path / "REL")
-    assert "privmix sample THIS_FOLDER --out rows.csv" in (folder / "README.md").read_text()
-    assert pm.verify(folder)
-    card = data_card(release.plan, release.certificate.to_dict(), sampled=False, titled=False, plain=False)
-    assert "privmix sample" not in card
-    (folder / "README.md").write_text(card)
-    assert pm.verify(folder)
-    (folder / "README.md").write_text(card + "privmix sample")
-    with refuses("README.md"):
-        pm.verify(folder)

@@ -197,16 +197,6 @@ def test_overspending_is_refused_with_shares_and_charges_nothing(url: str) -> No
     assert ledger.budget("patients") == before
 
 
-def test_a_renyi_budget_says_what_it_cannot_price(tmp_path: Path) -> None:
-    ledger = new_ledger(f"sqlite:///{tmp_path / 'l.db'}", "rdp")
-    with pytest.raises(UnsupportedEvent, match="gdp filter"):
-        reserve(ledger, Bounded(0.1, 1e-9))
-    with pytest.raises(UnsupportedEvent, match="accountant rdp"):
-        reserve(ledger, ClusterSampled(0.3, 0.1, Gaussian(9.0)))
-    reserve(ledger, Laplace(40.0))
-    verify_ledger(ledger)
-
-
 def test_a_pure_budget_may_be_adaptive_at_no_cost(tmp_path: Path) -> None:
     ledger = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}")
     ledger.add_dataset("patients", epsilon=1.0, delta=0.0, adaptive="gdp")

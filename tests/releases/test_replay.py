@@ -251,14 +251,6 @@ def test_a_sealed_key_is_never_replaced(released: Path, plan: ReleasePlan) -> No
     assert not beside(released, SEALED_FILE).with_name(".rel.run").exists()
 
 
-def test_without_an_auditor_nothing_is_sealed_or_said(tmp_path: Path, plan: ReleasePlan) -> None:
-    with ReleaseRun(tmp_path / "rel", plan, extractor={"name": "identity"}, input_shape=(7,)) as run:
-        certificate = run.release(make_records())
-    assert os.listdir(tmp_path) == ["rel"]
-    assert "replay" not in certificate
-    assert not any("sealed" in text for text in [*certificate.warnings, *certificate.statements])
-
-
 def test_what_is_published_is_pseudo_random_but_for_the_terms(honest: Path, plan: ReleasePlan, tmp_path: Path) -> None:
     """The same records, released twice: neither root nor hash says that they are the same."""
     release_for(tmp_path / "rel", plan, make_records(), KEY)
