@@ -43,5 +43,4 @@ def wrong(limits: Any) -> Sequence[Any]:
             return [0, 1, "yes"]
         case _ if hasattr(limits, "wrong"):
             return limits.wrong
-    # A range of a package of its own.
     raise TypeError(type(limits).__name__)
