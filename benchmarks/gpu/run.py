@@ -28,6 +28,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import common
 from privmix.cli import main as privmix
+from privmix.data import open_dataset
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ TINY: Final[dict[str, str]] = {
     "degree": "4",
     "cnn": "1",
 }
+# The one step that is no command.
+PUBLIC_SHARE: Final = "public-share"
 PRIVATE: Final = "--epsilon 8 --delta 1e-5 --batch-size {batch} --epochs {epochs} --optimiser sgd:learning_rate=2"
 
 
@@ -109,7 +112,7 @@ def poisoned() -> Iterator[Step]:
 
 def pictures() -> Iterator[Step]:
     drawn = "synthesise --public {out}/P.npz --network {edm} --mirror --images {images} --work {out}/EDM"
-    yield Step("Q.npz", 0.5, "split --data {cifar} --share {share} --seed 0 --public {out}/P.npz --private {out}/Q.npz")
+    yield Step("Q.npz", 0.5, f"{PUBLIC_SHARE} {{cifar}} {{share}}")
     yield Step("POOL", 7, f"{drawn} --out {{out}}/POOL")
     yield Step("GUIDED", 6, f"{drawn} --guidance 20 --out {{out}}/GUIDED")
 
@@ -155,10 +158,26 @@ def draw(out: Path) -> None:
             np.savez(out / name / f"{split}.npz", x=x, y=y)
 
 
+def draw_public(words: list[str], out: Path) -> None:
+    """Draw a share of the images of each class as public ones, P.npz; the others are private, Q.npz."""
+    _, place, _, classes, *image, share = words
+    shape = (32, 32, 3) if image else None
+    found, random = open_dataset(place, classes=int(classes), input_shape=shape).read(), np.random.default_rng(0)
+    public = np.zeros(len(found.y), dtype=bool)
+    for label in range(int(classes)):
+        own = np.flatnonzero(found.y == label)
+        public[random.choice(own, round(float(share) * len(own)), replace=False)] = True
+    for name, part in (("P", public), ("Q", ~public)):
+        np.savez(out / f"{name}.npz", x=found.x[part], y=found.y[part], classes=list(map(str, range(int(classes)))))
+
+
 def carry_out(step: Step, out: Path, sizes: dict[str, str]) -> None:
     """Run a step; raise SystemExit with privmix's code where it fails."""
     found = {key: value.format(data=common.data_root(), out=out) for key, value in sizes.items()}
     words = shlex.split(step.command.format(**found, out=out))
+    if words[0] == PUBLIC_SHARE:
+        draw_public(words, out)
+        return
     if words[0] == "train" and (out / f".{step.name}.run").exists():
         words.append("--resume")
     text = io.StringIO()

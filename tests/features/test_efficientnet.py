@@ -187,6 +187,16 @@ def test_images_are_stretched_without_ringing_beyond_their_range(
     assert all(float(x.min()) >= -127 / 128 and float(x.max()) <= 1 for x in shown)
 
 
+def test_gradients(encoder: EfficientNet) -> None:
+    # No difference of two calls: its network bends at most pixels.
+    x = torch.rand(2, 20, 24, 3, requires_grad=True)
+    found = encoder.differentiable((20, 24, 3))(x)
+    assert np.allclose(found.detach(), encoder.transform(x.detach().numpy()), atol=1e-5)
+    found.square().mul(torch.arange(HEAD)).sum().backward()
+    assert x.grad is not None
+    assert float(x.grad.abs().sum()) > 0
+
+
 def test_the_spec_names_the_weights(file: Path, encoder: EfficientNet) -> None:
     spec = json.loads(json.dumps(encoder.spec()))
     assert str(file.parent) not in json.dumps(spec)
