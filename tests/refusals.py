@@ -1,4 +1,4 @@
-"""Refusals, compared by the field that an error names; and of whatever changes a folder."""
+"""Refusals, compared by the field that an error names; and of all that changes a folder."""
 
 from __future__ import annotations
 

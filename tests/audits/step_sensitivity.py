@@ -1,4 +1,4 @@
-"""What one record moves in a step of DP-SGD: the same step with it and without it, under one key."""
+"""The most that one record moves in a step of DP-SGD: the same step with it and without it, under one key."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_an_image_that_would_start_a_program_is_not_looked_into(
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_images_and_numbers_do_not_stand_side_by_side(size: int) -> None:
-    """Whatever the chunks are that they are read in."""
+    """With any size of the chunks that they are read in."""
     grey = [np.zeros((4, 4)), *IMAGES[1:]]
     for mixed in (grey, grey[::-1]):
         source = open_dataset((mixed, Y), classes=CLASSES, image_size=4, colour="grey")

@@ -103,7 +103,7 @@ def test_a_full_disk_says_so_and_the_tiles_that_are_whole_stay(
 
         def write(folder: TileFolder, *tile: Any) -> None:
             before = resource.getrlimit(resource.RLIMIT_FSIZE)
-            # Of these bytes alone: Ray writes its own logs. A process goes on to other work later.
+            # These bytes alone fail: Ray writes its own logs. A process goes on to other work later.
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000 if is_full.exists() else before[0], before[1]))
             try:
                 original(folder, *tile)

@@ -362,7 +362,7 @@ def test_where_nothing_is_charged_no_record_is_read() -> None:
 
 
 def kept() -> dict[Path, bytes]:
-    """What the folder of the run holds."""
+    """The content of the folder of the run."""
     return {path: path.read_bytes() for path in Path(f".{OUT}.run").iterdir() if path.is_file()}
 
 

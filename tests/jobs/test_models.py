@@ -91,7 +91,7 @@ def test_a_trained_model_takes_raw_inputs_too(digits: Digits, tmp_path: Path) ->
     model = pm.load(tmp_path / "MODEL")
     assert isinstance(model, pm.Model)
     assert (model.predict(x) == trained.predict(x)).all()
-    # What the extractor makes of them is what the network is asked.
+    # The network is asked about what the extractor makes of them.
     assert (model.predict(x[:9]) == model.classifier.predict(get_extractor("pixels").transform(x[:9]))).all()
     halves = torch.tensor(x).bfloat16()
     assert (model.predict(halves) == model.predict(halves.float().numpy())).all()

@@ -204,7 +204,7 @@ def test_killed_between_any_two_statements_nothing_is_understated(url: str, afte
     assert budget.spent == pytest.approx(epsilon(Repeated(Gaussian(9.0), budget.reservations), DELTA).epsilon)
 
 
-# Of a budget with a filter and of one without; those that are marked are of what a charge rests on.
+# Edits of a budget with a filter and of one without; a charge rests on what the marked ones change.
 EDITS: dict[str, tuple[str, bool]] = {
     "a cheaper charge": ("UPDATE entries SET content = replace(content, '4.25', '9.25') WHERE number = 2", False),
     "a charge gone": ("DELETE FROM entries WHERE number = 2", False),

@@ -1,4 +1,4 @@
-"""Releases at hand: one, or the newest of a series."""
+"""Releases as an argument: one, or the newest of a series."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class Ledger:
                 charge |= {pricing.CAP: most_per_person, "record_event": event_to_dict(event)}
             known = None if id is None else reserved_entry(connection, id)
             if known is not None:
-                # Same id, other terms: a cheap charge would vouch for an expensive run. Absent fields count as None on
+                # Same id, other terms: a cheap charge would cover an expensive run. Absent fields count as None on
                 # both sides.
                 terms = {field: known[1].get(field) for field in ("purpose", "event", pricing.CAP, "record_event")}
                 if known[0] != dataset.id or canonical(terms) != canonical(dict.fromkeys(terms) | charge):

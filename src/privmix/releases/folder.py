@@ -183,7 +183,7 @@ class ShardWriter(ShardCutter):
         self._above.check_in_place()
         with self._folder.new(name, shared=True) as stream:
             digest = write_shard(stream, x, y, self._told)
-        # Noted last: a kill before leaves a shard that no note vouches for, and its rows are made again.
+        # Noted last: a kill before leaves a shard without a note, and its rows are made again.
         self.files.append({"file": f"{DATA_FOLDER}/{name}", "rows": len(x), "sha256": digest})
         if self._journal is not None:
             self._journal.note(self.files[-1])
