@@ -14,7 +14,7 @@ from typing import Any
 
 
 def environment() -> dict[str, str]:
-    """Environments of processes that meet on this machine alone."""
+    """The environment of processes that meet on this machine alone."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
