@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 
 from privmix.errors import InvalidInput, StorageError
-from privmix.folders import FolderKind, put_in_place
-from privmix.held_folders import FolderLost, HeldFolder, hold, new_file, write_durably
-from privmix.private_files import PrivateFolder
+from privmix.folders import (
+    FolderKind,
+    FolderLost,
+    HeldFolder,
+    PrivateFolder,
+    hold,
+    new_file,
+    put_in_place,
+    write_durably,
+)
 
 SOURCE = Path(__file__).parents[1] / "src" / "privmix"
 KIND = FolderKind("out", "a thing", frozenset({"mark"}))
@@ -161,10 +168,7 @@ BY_PATH = {
     # Without following links, and only where there is none.
     "certificate/keys.py",
     "mechanisms/streams.py",
-    "held_folders.py",
-    # Without following links, one's own and closed to others.
-    "private_files.py",
-    # Locks: without following links, and nothing is written to them.
+    # The same, or one's own and closed to others; locks, to which nothing is written.
     "folders.py",
     # Only where there is none: an example's file, and the page that a browser is sent to, closed to others.
     "studio/pages.py",

@@ -66,8 +66,8 @@ BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pand
 
 # Modules beside the floors.
 BESIDE = (
-    "_lazy", "_registry", "bars", "devices", "errors", "folders", "held_folders", "fields",
-    "optimisers", "named", "options", "packages", "plugins", "private_files", "progress", "ranges", "rounding",
+    "_lazy", "_registry", "bars", "devices", "errors", "folders", "fields",
+    "optimisers", "named", "options", "packages", "plugins", "progress", "ranges", "rounding",
     "scratch", "signatures", "shown", "untrusted", "world",
 )  # fmt: skip
 

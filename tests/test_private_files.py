@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.private_files import PrivateFolder, file_mode, no_core_dumps, open_private, private_folder, shred
+from privmix.folders import PrivateFolder, file_mode, no_core_dumps, open_private, private_folder, shred
 from tests.refusals import refuses
 
 
@@ -141,7 +141,7 @@ class TestPrivateFolder:
 def test_core_dumps_are_off() -> None:
     """In a process of its own: a limit can't be taken back where the hard one falls."""
     code = (
-        "import resource, os; from privmix.private_files import no_core_dumps\n"
+        "import resource, os; from privmix.folders import no_core_dumps\n"
         "resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)\n"
         "no_core_dumps(); print(resource.getrlimit(resource.RLIMIT_CORE)[0])"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from privmix.errors import InvalidInput, StorageError
-from privmix.private_files import PrivateFolder
+from privmix.folders import PrivateFolder
 
 _LOCK: Final = "lock"
 # Short: sockets have short paths.

@@ -95,7 +95,7 @@ def test_a_wrong_option_gets_the_nearest(wrong: str, near: str | None) -> None:
 def test_the_page_lists_every_error_with_its_exit_code() -> None:
     for module in (
         "accounting.base",
-        "held_folders",
+        "folders",
         "world",
         "data.files",
         "engine.cluster",

@@ -14,7 +14,7 @@ import pytest
 
 import privmix as pm
 from privmix.data import FeatureStore
-from privmix.held_folders import FolderLost
+from privmix.folders import FolderLost
 from privmix.releases import folder as release_folder
 from tests.cli.helpers import privmix
 from tests.cli.training import save, that_write, write_own
@@ -194,7 +194,7 @@ def test_drafts_of_models_and_pools_are_held(precious: Path, monkeypatch: pytest
 
 def plant(monkeypatch: pytest.MonkeyPatch, draft: Path, precious: Path) -> None:
     """Swap a draft as soon as the first file is written to it."""
-    from privmix.held_folders import HeldFolder
+    from privmix.folders import HeldFolder
 
     write = HeldFolder.write
 

@@ -15,7 +15,7 @@ import pytest
 
 import privmix as pm
 from privmix.errors import InvalidInput
-from privmix.held_folders import HeldFolder
+from privmix.folders import HeldFolder
 from privmix.jobs import counting
 from privmix.ledger.ledger import Ledger
 from privmix.ledger.verify import verify_ledger

@@ -10,12 +10,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from privmix.errors import InvalidInput, PrivmixError, StorageError
+from privmix.folders import PrivateFolder
 from privmix.learning.base import ReleaseLearner
 from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.model_io import load_model, save_model
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
-from privmix.private_files import PrivateFolder
 from tests.refusals import refuses
 
 from .mixing import digits, mix

@@ -14,8 +14,7 @@ from privmix.accounting.events import Adjacency
 from privmix.certificate.keys import PrivateKey, PublicKey
 from privmix.certificate.statement import Statement
 from privmix.errors import InvalidInput, StorageError
-from privmix.held_folders import write_durably
-from privmix.private_files import file_mode
+from privmix.folders import whole_file
 from privmix.rounding import exact, rounded_down, rounded_up
 
 TOTAL_TYPE: Final = "urn:privmix:ledger-total:v1"
@@ -151,13 +150,9 @@ def write_total(
     """Write a statement atomically, signed where there is a key; ``overwrite`` replaces a statement only."""
     place, made = Path(path), total.statement(key)
     check_place(place, overwrite=overwrite)
-    try:
-        # Outcomes can reveal records: the owner decides who receives that statement.
-        with file_mode(private=total.outcomes is not None):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(place, made.to_bytes())
-    except OSError as error:
-        raise StorageError(f"out: cannot write {place}: {error.strerror or type(error).__name__}") from None
+    # Outcomes can reveal records: the owner decides who receives that statement.
+    with whole_file(place, "out", private=total.outcomes is not None) as stream:
+        stream.write(made.to_bytes())
     return made
 
 

@@ -17,7 +17,7 @@ from privmix.certificate.statement import Statement
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, StorageError
 from privmix.fields import Checked, Choice, printable
-from privmix.held_folders import write_durably
+from privmix.folders import write_durably
 from privmix.mechanisms.plan import PERSON, RECORD
 from privmix.untrusted import open_plain
 

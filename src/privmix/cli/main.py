@@ -15,7 +15,7 @@ from privmix.cli.flags import message
 from privmix.cli.frame import usage_message
 from privmix.cli.lazy_verbs import command
 from privmix.errors import HeadFailed, PrivmixError
-from privmix.private_files import no_core_dumps
+from privmix.folders import no_core_dumps
 from privmix.scratch import clear_scratch
 
 # Exit code that shells give a program that ctrl-C ended; Typer turns most of these into this result.

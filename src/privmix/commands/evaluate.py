@@ -183,7 +183,7 @@ evaluate: Final = function(Evaluate)
 
 
 def _draw(quality: Quality, picture: Path, *, public: bool) -> None:
-    from privmix.private_files import file_mode
+    from privmix.folders import file_mode
     from privmix.reports.pictures import draw_confusion
 
     with file_mode(private=not public):

@@ -93,10 +93,10 @@ class ExtractFeatures(Columns, Command[ExtractedFeatures]):
     def run(self, progress: Progress) -> ExtractedFeatures:
         from privmix.engine.cluster import check_places
         from privmix.features.base import parse_features
+        from privmix.folders import no_core_dumps
         from privmix.jobs.dataset import open_dataset
         from privmix.jobs.features import features_on_disk
         from privmix.jobs.places import check_store, check_unpublished, check_writable
-        from privmix.private_files import no_core_dumps
 
         place, extractor = Path(self.out), parse_features(self.features)
         machine = machine_of(self.engine)

@@ -21,8 +21,7 @@ from privmix.data.remote import is_remote, local_path, public_name, remote_diges
 from privmix.data.remote_files import as_remote
 from privmix.data.source import NUMERIC, Source
 from privmix.errors import StorageError
-from privmix.held_folders import hold
-from privmix.private_files import open_private
+from privmix.folders import hold, open_private
 
 _RECORDS: Final = b"privmix records 1\n"
 _BATCH: Final = 4096

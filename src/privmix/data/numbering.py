@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privmix.data.files import reading
-from privmix.held_folders import hold
+from privmix.folders import hold
 from privmix.scratch import ScratchFolder
 
 DIGEST: Final = 16

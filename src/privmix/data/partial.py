@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 
 from privmix.data.files import reading
 from privmix.errors import InvalidInput, StorageError
-from privmix.folders import PathLock, sync_folder
-from privmix.held_folders import FolderLost
-from privmix.private_files import PrivateFolder
+from privmix.folders import FolderLost, PathLock, PrivateFolder, sync_folder
 
 # Seconds of work that a crash may cost; each checkpoint waits for the disk.
 CHECKPOINT_SECONDS: Final = 5.0

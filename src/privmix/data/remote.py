@@ -19,7 +19,7 @@ from privmix.data.reader import companions
 from privmix.data.remote_files import WEB, Entry, FileVersion, RemotePath, Tree, public_name, system_of, talking
 from privmix.data.source import Source
 from privmix.errors import InvalidInput, PrivmixError, StorageError, in_terms_of
-from privmix.held_folders import hold
+from privmix.folders import hold
 from privmix.scratch import ScratchFolder
 
 __all__ = ["RemoteSource", "is_remote", "local_path", "public_name", "remote_digests"]

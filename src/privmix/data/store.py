@@ -18,7 +18,7 @@ from privmix.data.files import decoding, reading
 from privmix.data.partial import PartialFolder
 from privmix.data.source import Schema, as_inputs, check_places
 from privmix.errors import WITHHELD, InvalidInput, check_integer
-from privmix.private_files import check_private_folder
+from privmix.folders import PrivateFolder
 
 _VERSION: Final = 2
 _FEATURES, _LABELS, _BEGINS, _META = "features.npy", "labels.npy", "begins.npy", "meta.json"
@@ -249,7 +249,7 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 def _opened_meta(path: Path) -> Mapping[str, Any]:
     """Return the description of a finished store."""
-    check_private_folder(path, "feature store")
+    PrivateFolder(path, "feature store").close()
     meta = json.loads((path / _META).read_text(encoding="utf-8"))
     if meta["version"] != _VERSION:
         raise InvalidInput(f"version of {path}", meta["version"], f"{_VERSION}")

@@ -15,8 +15,7 @@ from typing import Any, Final
 from privmix.data.files import reading
 from privmix.data.remote_files import as_remote
 from privmix.errors import InvalidInput, MissingExtra, StorageError
-from privmix.held_folders import hold
-from privmix.private_files import file_mode, open_private
+from privmix.folders import file_mode, hold, open_private
 from privmix.scratch import ScratchFolder
 
 # A started one listens on the loopback interface to holders of its token, with its files in an owner-only folder.

@@ -23,7 +23,7 @@ from privmix.data.store import FeatureStoreWriter
 from privmix.engine.cluster import KEPT, ClusterLost, check_ray
 from privmix.engine.ray import Cluster, _checked, _guarded
 from privmix.errors import InvalidInput
-from privmix.private_files import no_core_dumps
+from privmix.folders import no_core_dumps
 
 # Runs of tiles that are under way for each slot of the cluster: no slot waits for the next one.
 _AHEAD: Final = 2

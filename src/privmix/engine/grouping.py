@@ -17,9 +17,9 @@ from privmix.data.files import reading
 from privmix.data.store import FeatureStore, FeatureStoreWriter
 from privmix.engine.rows import default_memory
 from privmix.errors import WITHHELD, InvalidInput
+from privmix.folders import PrivateFolder
 from privmix.mechanisms.persons import numbers_of, of_many
 from privmix.mechanisms.plan import MOST_OF_ONE
-from privmix.private_files import PrivateFolder
 from privmix.progress import Progress, silent
 
 # Files that are open at once; if more data than this many parts have to be sorted, each file takes more memory.

@@ -17,9 +17,9 @@ from privmix.engine.records import RecordSource, RecordTiles, cores, record_tile
 from privmix.engine.rows import Engine, RowBlock, RowEngine, default_memory
 from privmix.engine.tiles import TileReader
 from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.folders import no_core_dumps
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.plan import BasePlan
-from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent
 
 EXACT_FLOAT64: Final = 2**53

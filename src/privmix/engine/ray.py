@@ -26,12 +26,12 @@ from privmix.engine.records import PersonStoreTiles, RecordSource, RecordTiles, 
 from privmix.engine.sealed_objects import ObjectKey, Sealed
 from privmix.engine.tiles import TileReader, TileSummer, empty_sums
 from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.folders import no_core_dumps
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.mixing import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.plan import BasePlan
 from privmix.plans.rows import ReleasePlan
-from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import RecordTransform
 

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from privmix.engine.records import PrivateRecords, RecordSource, cores, mapping, record_tiles, tiles_of
 from privmix.engine.tiles import TileSummer, empty_sums
 from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.folders import no_core_dumps
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.mixing import LatticeRecords, RowSums
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.plan import BasePlan
 from privmix.plans.rows import ReleasePlan
-from privmix.private_files import no_core_dumps
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 

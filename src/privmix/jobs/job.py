@@ -16,6 +16,7 @@ from privmix.accounting.api import epsilon
 from privmix.accounting.events import Gaussian
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.errors import InvalidInput, StorageError
+from privmix.folders import no_core_dumps
 from privmix.jobs.budget import (
     Charge,
     JobCost,
@@ -37,7 +38,6 @@ from privmix.mechanisms.plan import Plan, check_price
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import RunState
 from privmix.mechanisms.streams import SecretStreams
-from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent
 from privmix.world import World
 

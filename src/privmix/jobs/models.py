@@ -24,11 +24,10 @@ from privmix.features.identity import Identity
 from privmix.features.spec import from_spec, title_of
 from privmix.features.tabular import Tabular
 from privmix.features.text import TextEncoder
-from privmix.held_folders import write_durably
+from privmix.folders import storage_errors, write_durably
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.kinds import kind_of
-from privmix.mechanisms.run_folder import storage_errors
 from privmix.shown import Bars, Shown
 
 if TYPE_CHECKING:

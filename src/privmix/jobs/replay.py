@@ -25,6 +25,7 @@ from privmix.engine.records import PrivateRecords
 from privmix.errors import REFUTED, WITHHELD, InvalidInput, StorageError, check_integer
 from privmix.features.base import Extractor
 from privmix.features.spec import from_spec
+from privmix.folders import no_core_dumps, open_private
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_place, records_of, sorted_store
@@ -33,7 +34,6 @@ from privmix.jobs.persons import Persons, records_of_each, said_of
 from privmix.jobs.places import check_store
 from privmix.mechanisms.run_folder import beside
 from privmix.mechanisms.streams import SecretStreams
-from privmix.private_files import no_core_dumps, open_private
 from privmix.progress import Progress
 from privmix.releases.replay import ReplayComparison, replay_release
 from privmix.releases.verify import VerifiedFolder, check_but_numbers

@@ -27,8 +27,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError
-from privmix.folders import put_in_place, sync_folder
-from privmix.held_folders import FolderLost, hold
+from privmix.folders import FolderLost, hold, put_in_place, storage_errors, sync_folder
 from privmix.mechanisms.run_folder import (
     MARK,
     VERSION,
@@ -39,7 +38,6 @@ from privmix.mechanisms.run_folder import (
     check_same,
     damaged,
     is_whole,
-    storage_errors,
 )
 from privmix.mechanisms.streams import SecretStreams
 from privmix.packages import package_version
@@ -68,7 +66,7 @@ class Run(RunPlace):
           is neither used nor emptied.
         * Sealed: notes, and files kept with them, are refused if they were changed since the key sealed them.
         * The key is in the run folder only, and is overwritten and removed before the result appears; see
-          :func:`privmix.private_files.shred` for the limits of overwriting. Next to the result there is at most what a
+          :func:`privmix.folders.shred` for the limits of overwriting. Next to the result there is at most what a
           subclass sealed of it, for its owner's eyes, whole and in its place before the key ends.
         * One at a time: two processes never work on one run.
         * Same folder: all writing goes into the folder that was opened. If another process renames that one or puts

@@ -9,15 +9,13 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from privmix.errors import InvalidInput, StorageError, Unquoted
-from privmix.folders import FolderKind, PathLock
+from privmix.folders import FolderKind, PathLock, PrivateFolder, storage_errors
 from privmix.mechanisms.streams import SecretStreams, shred
-from privmix.private_files import PrivateFolder
 from privmix.untrusted import MEBIBYTE, parse_json
 
 KEY_FILE, NOTES_FILE, ROOM_FILE = "run.key", "run.json", "run.room"
@@ -110,15 +108,6 @@ class RunFolder(PrivateFolder):
         for name in (_NEXT_NOTES, NOTES_FILE):
             self.remove(name)
         self.discard()
-
-
-@contextmanager
-def storage_errors(field: str, what: str, place: Path) -> Iterator[None]:
-    """Turn errors of files inside into a :class:`StorageError` that names the operation and the place."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{field}: cannot {what} {place}: {error.strerror or type(error).__name__}") from None
 
 
 def run_folder_of(out: Path) -> Path:

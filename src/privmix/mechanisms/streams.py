@@ -26,10 +26,9 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from randomgen import AESCounter
 
-from privmix import private_files
+from privmix import folders
 from privmix.errors import WITHHELD, InvalidInput, check_integer
-from privmix.held_folders import NO_LINK
-from privmix.private_files import open_private
+from privmix.folders import NO_LINK, open_private
 
 # randomgen's constructor asks the processor for its features each time, which a virtual machine answers slowly. Here an
 # unused cipher gets the next key, whose schedule is worked out in Python. The bits are those of a new ``AESCounter``,
@@ -333,8 +332,8 @@ class SecretStreams:
 
 def shred(path: str | Path, *, dir_fd: int | None = None) -> None:
     """Overwrite the key file ``path`` with zeros, wait until the disk has them, and remove it; it may be missing."""
-    # A link, or a file that is no key file of this user, is refused. Limits: see privmix.private_files.shred.
-    private_files.shred(path, _KEY_FILE, _FILE_BYTES, closed=dir_fd is None, dir_fd=dir_fd)
+    # A link, or a file that is no key file of this user, is refused. Limits: see privmix.folders.shred.
+    folders.shred(path, _KEY_FILE, _FILE_BYTES, closed=dir_fd is None, dir_fd=dir_fd)
 
 
 def _encode_name(purpose: str, indices: tuple[int, ...]) -> bytes:

@@ -24,14 +24,12 @@ from privmix.certificate.croissant import CROISSANT_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.engine.rows import RowBlock
 from privmix.errors import InvalidInput, StorageError
-from privmix.folders import FolderKind
-from privmix.held_folders import HeldFolder
+from privmix.folders import FolderKind, HeldFolder, PrivateFolder
 from privmix.planning.table import has_pairs
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
 from privmix.plans.rows import ReleasePlan
-from privmix.private_files import PrivateFolder
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import from_arrays, to_arrays
 from privmix.releases.certificate import PICTURE_FILE, read_certificate, told_in_shards

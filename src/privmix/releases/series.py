@@ -27,11 +27,10 @@ from privmix.designs.series.engine import Before
 from privmix.designs.series.plan import SeriesPlan
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.fields import Checked, Digest, PlainCount, Words, read, stored
-from privmix.folders import PathLock, sync_folder
-from privmix.mechanisms.run_folder import KEY_FILE, NOTES_FILE, RunFolder, storage_errors
+from privmix.folders import PathLock, PrivateFolder, storage_errors, sync_folder
+from privmix.mechanisms.run_folder import KEY_FILE, NOTES_FILE, RunFolder
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.named import plan_from_dict
-from privmix.private_files import PrivateFolder
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_beside, read_centre
 

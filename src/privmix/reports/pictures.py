@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from privmix.fields import printable
-from privmix.held_folders import new_file
+from privmix.folders import new_file
 from privmix.rounding import exact
 
 # Okabe and Ito's palette: distinct for colour-blind readers.

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from privmix.errors import PrivmixError
+from privmix.folders import no_core_dumps
 from privmix.jobs.budget import spent_of
-from privmix.private_files import no_core_dumps
 from privmix.studio.order import Order
 
 Tell = Callable[[dict[str, Any]], None]

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.data.memory import as_array
 from privmix.errors import WITHHELD, InvalidInput, StorageError
-from privmix.held_folders import HeldFolder, held
+from privmix.folders import HeldFolder, held
 from privmix.shown import Bars, Shown
 from privmix.training.certificate import CARD_FILE, WEIGHTS_FILE, model_card, read_certificate
 from privmix.training.facts import ModelFacts

@@ -16,9 +16,9 @@ from torch import Tensor
 from privmix.certificate.notes import ReservationNote, mode_of
 from privmix.devices import chosen_device
 from privmix.errors import WITHHELD, InvalidInput
+from privmix.folders import no_core_dumps
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
-from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent
 from privmix.training.certificate import training_certificate
 from privmix.training.config import TrainingConfig

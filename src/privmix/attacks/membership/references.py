@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from privmix.attacks.membership.scores import ReferenceModels
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, StorageError, check_integer
+from privmix.folders import no_core_dumps, private_folder
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.plan import check_of_records
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
-from privmix.private_files import PrivateFolder, no_core_dumps, private_folder
 from privmix.progress import Progress
 from privmix.releases.api import release_to_memory
 
@@ -220,7 +220,7 @@ class _Kept:
 
     def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
         try:
-            self._folder = PrivateFolder(private_folder(folder, "work"), "work")
+            self._folder = private_folder(folder, "work")
             text = json.dumps(identity, indent=1, sort_keys=True).encode()
             if self._folder.has(_SETTINGS):
                 same = self._folder.read(_SETTINGS, _MOST_SETTINGS) == text

@@ -15,12 +15,12 @@ from privmix.devices import chosen_device
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features.base import Extractor, parse_features
 from privmix.features.spec import from_spec
+from privmix.folders import file_mode
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.models import split_of
 from privmix.jobs.places import check_figure
 from privmix.jobs.recording import Measured, Measurement
 from privmix.planning.config import ReleaseConfig
-from privmix.private_files import file_mode
 from privmix.progress import Progress
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_centre

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import StorageError
-from privmix.private_files import PrivateFolder, private_folder
+from privmix.folders import PrivateFolder, private_folder
 from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.victims.ordinary import Victim
 from privmix.untrusted import MEBIBYTE
@@ -59,7 +59,7 @@ class KeptTrials:
             return
         self._name = f"{name}-{_digest(settings, train, test, victim)}.jsonl"
         try:
-            self._folder = PrivateFolder(private_folder(work, "work"), "work")
+            self._folder = private_folder(work, "work")
             found = self._folder.read(self._name, _MOST_BYTES) if self._folder.has(self._name) else b""
         except OSError as error:
             raise StorageError(f"work: {work}: {error.strerror or type(error).__name__}") from None

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.fields import Checked, Choice, Count, Positive, Proportion, Whole
-from privmix.held_folders import HeldFolder, held
+from privmix.folders import HeldFolder, held
 from privmix.optimisers import Adam
 from privmix.progress import Progress
 from privmix.research.synthesis.augment import NonLeaking

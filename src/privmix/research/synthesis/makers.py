@@ -18,7 +18,7 @@ from privmix.data.fingerprint import records_hash
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.errors import InvalidInput, check_choice, in_terms_of
 from privmix.features.models import locate, public_name
-from privmix.held_folders import HeldFolder
+from privmix.folders import HeldFolder
 from privmix.jobs.columns import class_list
 from privmix.jobs.public_data import origins_of
 from privmix.progress import Progress

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, StorageError
-from privmix.held_folders import HeldFolder
-from privmix.private_files import PrivateFolder
+from privmix.folders import HeldFolder, PrivateFolder
 from privmix.progress import Progress
 from privmix.world import World
 

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from privmix.errors import InvalidInput, StorageError, check_integer
-from privmix.held_folders import write_durably
+from privmix.folders import write_durably
 from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.victims.networks.base import Network, build
 from privmix.research.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
