@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.commands.base import Command, function
+from privmix.errors import check_choice
 from privmix.jobs.columns import TableColumns
 from privmix.options import option
 from privmix.progress import Progress
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from privmix.jobs.sampling import SampledTable
     from privmix.publication.dataset import HasDataset, ReleasedDataset
 
+NO_TREE = "none: the release has no label; `target` names a column to predict"
 STATEMENT = "No guarantee covers these figures of real records: for their owner only, unless the records are public."
 
 
@@ -35,26 +38,28 @@ class TableEvaluation(Shown):
         records: how many real ones there are.
         rows: the rows that were compared.
         attacks: see :class:`privmix.attacks.table_rows.RowAttacks`; None without a control.
+        target: column that the trees predict, where it is not the label.
     """
 
     quality: TableQuality
     records: int
     rows: SampledTable
     attacks: RowAttacks | None = None
+    target: str | None = None
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Return the distances, and what trees learn."""
         found = self.quality
         names = {"one column": found.one_way, "two columns": found.two_way, "three columns": found.three_way}
         distances = {f"total variation, {way}": f"{mean:.4f} (most {most:.4f})" for way, (mean, most) in names.items()}
-        real = found.real_tree
+        real, of = found.real_tree, "" if self.target is None else f" for {self.target}"
         return f"Table of {len(self.rows):,} rows compared with {self.records:,} real records", {
             **({"WARNING": "; ".join(self.rows.cautions)} if self.rows.cautions else {}),
             **distances,
             "furthest off": " x ".join(found.worst_pair),
             "Cramer's V, mean error": f"{found.association:.4f}",
-            "tree trained on the rows": "none: the release has no label" if found.tree is None else _tree(found.tree),
-            **({} if real is None else {"tree trained on real records": _tree(real)}),
+            f"tree trained on the rows{of}": NO_TREE if found.tree is None else found.tree.shown(),
+            **({} if real is None else {"tree trained on real records": real.shown()}),
             **({} if self.attacks is None else self.attacks.shown()),
             "note": STATEMENT,
         }
@@ -62,13 +67,9 @@ class TableEvaluation(Shown):
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         attacks = {} if self.attacks is None else self.attacks.to_dict()
+        attacks |= {} if self.target is None else {"target": self.target}
         shared = {"records": self.records, "rows": len(self.rows), "statement": STATEMENT}
         return {**self.quality.to_dict(), **attacks, **shared}
-
-
-def _tree(found: Any) -> str:
-    auc = "" if found.auc is None else f", AUC {found.auc:.3f}"
-    return f"accuracy {100 * found.accuracy:.2f}%{auc}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,8 +77,9 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
     """Compare rows sampled from a release with real records.
 
     Reports the total variation of one, two and three columns, and a tree trained on the rows and tested on the
-    records. With a control it attacks the rows: singling out, linking, inference and membership. No guarantee covers
-    these figures: keep them private.
+    records. The tree predicts the label or `target`: a state with its accuracy, a number with R2 and RMSE. With a
+    control it attacks the rows: singling out, linking, inference and membership. No guarantee covers these figures:
+    keep them private.
 
     Raises:
         InvalidInput: the release is of no table or has no second moments, or the records have other columns or classes.
@@ -98,6 +100,7 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
     split: str | None = option(None, "Split of the records. Default: train, or all data in memory.")
     person: str | None = field(default=None, init=False)
     control: Any = option(None, "Records that are not in the release, for attacks.", in_python="Also frames.")
+    target: str | None = option(None, "Column that trees predict, a number or a state. Default: the label.")
     records: int | None = option(None, "Number of rows to sample. Default: the release's record count.")
     seed: int = option(0, "Seed of the rows.")
 
@@ -114,15 +117,21 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
 
         dataset = dataset_of(self.release)
         extractor, _ = checked_table(dataset, self.records, self.label, self.seed)
+        if self.target is not None:
+            check_choice("target", self.target, extractor.columns)
         facts, columns = ReleaseFacts.of(dataset), self.as_columns()
         labelled = len(facts.classes) > 1
         # The real records first: what is wrong with them shows before the fit, which takes much longer.
         given = [self.data] if self.control is None else [self.data, self.control]
-        real = []
+        real, numbers = [], list[NDArray[np.float64]]()
         for one in given:
             columns = columns if labelled else replace(columns, label=None)
             opened = open_for_model(facts, extractor, one, self.split or "train", columns)
             found = features_in_memory(opened.source, extractor, progress)
+            if not real and self.target is not None:
+                at = extractor.columns.index(self.target)
+                cells = [x[:, at].tolist() for x in opened.source.inputs(extractor.step)]
+                numbers += _numbers(extractor, self.target, list(itertools.chain(*cells)))
             real.append(np.column_stack([_places(found.features, extractor), *([found.labels] if labelled else [])]))
         if self.control is not None:
             check_control(*real)
@@ -136,8 +145,11 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         attacks = (
             attack_rows(made, rows.model, real[0], real[1], sizes, self.seed) if self.control is not None else None
         )
-        quality = table_quality(made, real[0], sizes, names, labelled=labelled)
-        return TableEvaluation(quality, len(real[0]), rows, attacks)
+        if numbers and self.target is not None:
+            numbers = [*_numbers(extractor, self.target, rows.arrow.column(self.target).to_pylist()), *numbers]
+        target = names.index(self.target) if self.target is not None else len(names) - 1 if labelled else None
+        quality = table_quality(made, real[0], sizes, names, target=target, numbers=numbers or None)
+        return TableEvaluation(quality, len(real[0]), rows, attacks, self.target)
 
 
 evaluate_table: Final = function(EvaluateTable)
@@ -149,6 +161,14 @@ def _encoded(rows: SampledTable, extractor: Tabular) -> NDArray[np.float32]:
     for place, name in enumerate(extractor.columns):
         cells[:, place] = rows.arrow.column(name).to_pylist()
     return extractor.transform(cells)
+
+
+def _numbers(extractor: Tabular, target: str, cells: list[Any]) -> list[NDArray[np.float64]]:
+    """Return the numbers of a column, NaN where one is missing; nothing where the column is of another kind."""
+    from privmix.features.table_cells import NumberKind
+
+    kind = extractor.kinds[target]
+    return [np.array(kind.values(cells, target), np.float64)] if isinstance(kind, NumberKind) else []
 
 
 def _labels(rows: SampledTable, classes: Sequence[str]) -> NDArray[np.int64]:

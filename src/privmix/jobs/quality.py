@@ -237,6 +237,8 @@ def _auc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
 
 
 Places = NDArray[np.int64]
+Numbers = NDArray[Any]
+_Task = tuple[Places, Numbers]
 
 # If there are more triples than this, this number is drawn; the same ones for every table of as many columns.
 _TRIPLES: Final = 200
@@ -250,6 +252,23 @@ class TreeQuality:
     accuracy: float
     auc: float | None
 
+    def shown(self) -> str:
+        """Return the figures in words."""
+        return f"accuracy {100 * self.accuracy:.2f}%" + ("" if self.auc is None else f", AUC {self.auc:.3f}")
+
+
+@dataclass(frozen=True)
+class NumberQuality:
+    """Error of a gradient-boosted tree that predicts a number of real records, and of predicting their mean."""
+
+    r2: float
+    rmse: float
+    mean_rmse: float
+
+    def shown(self) -> str:
+        """Return the figures in words."""
+        return f"R2 {self.r2:.3f}, RMSE {self.rmse:.4g} (predicting the mean: {self.mean_rmse:.4g})"
+
 
 @dataclass(frozen=True)
 class TableQuality:
@@ -258,14 +277,14 @@ class TableQuality:
     # `one_way`, `two_way`, `three_way`: (mean, largest) total variation over columns, pairs, triples (of more than
     # 200 a random choice). `association`: mean absolute difference of Cramer's V over pairs. `tree`: trained on the
     # rows, tested on real records; `real_tree`: trained on one half of the real ones, tested on the other, and vice
-    # versa. Without a label there are no trees.
+    # versa. Without a target there are no trees.
     one_way: tuple[float, float]
     two_way: tuple[float, float]
     three_way: tuple[float, float]
     worst_pair: tuple[str, str]
     association: float
-    tree: TreeQuality | None
-    real_tree: TreeQuality | None
+    tree: TreeQuality | NumberQuality | None
+    real_tree: TreeQuality | NumberQuality | None
 
     def to_dict(self) -> dict[str, Any]:
         named = {"one": self.one_way, "two": self.two_way, "three": self.three_way}
@@ -286,9 +305,12 @@ def table_quality(
     *,
     test: Places | None = None,
     real_tree: bool = True,
-    labelled: bool = True,
+    target: int | None = -1,
+    numbers: Sequence[Numbers] | None = None,
 ) -> TableQuality:
     """Compare rows (n, c) with real records (m, c), as states of columns, any label last; `test` is for trees."""
+    # `target`: the column that trees predict. `numbers`: its values in rows, records and test, NaN where missing; None:
+    # trees predict its state.
     columns = range(len(sizes))
     triples = list(combinations(columns, 3))
     if len(triples) > _TRIPLES:
@@ -298,15 +320,19 @@ def table_quality(
     tables = [(_counts(rows, pair, sizes), _counts(real, pair, sizes)) for pair in pairs]
     apart = [_apart(a, b) for a, b in tables]
     furthest = pairs[int(np.argmax(apart))]
-    tested = real if test is None else test
+    trees = None
+    if target is not None:
+        parts = [rows, real] if test is None else [rows, real, test]
+        values = [part[:, target] for part in parts] if numbers is None else numbers
+        trees = [_without(part, target, told) for part, told in zip(parts, values, strict=True)]
     return TableQuality(
         _told([_apart(*(_counts(part, (one,), sizes) for part in (rows, real))) for one in columns]),
         _told(apart),
         _told([_apart(*(_counts(part, three, sizes) for part in (rows, real))) for three in triples]),
         (names[furthest[0]], names[furthest[1]]),
         float(np.mean([abs(_cramers_v(a) - _cramers_v(b)) for a, b in tables])),
-        _tree(rows, tested) if labelled else None,
-        _real_tree(real, test) if labelled and real_tree else None,
+        None if trees is None else _tree(trees[0], trees[-1]),
+        None if trees is None or not real_tree else _real_tree(*trees[1:]),
     )
 
 
@@ -332,28 +358,42 @@ def _cramers_v(table: NDArray[np.float64]) -> float:
     return float(np.sqrt(square / least)) if least > 0 else 0.0
 
 
-def _tree(rows: Places, test: Places) -> TreeQuality:
-    labels = np.unique(rows[:, -1])
+def _without(places: Places, target: int, values: Numbers) -> _Task:
+    known = ~np.isnan(values)
+    return np.delete(places, target, axis=1)[known], values[known]
+
+
+def _tree(rows: _Task, test: _Task) -> TreeQuality | NumberQuality:
+    # Imported here: classifiers are measured without it.
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.metrics import r2_score, roc_auc_score, root_mean_squared_error
+
+    x, truth = test
+    if truth.dtype.kind == "f":
+        found = HistGradientBoostingRegressor(random_state=0).fit(*rows).predict(x)
+        rmse = float(root_mean_squared_error(truth, found))
+        return NumberQuality(float(r2_score(truth, found)), rmse, float(truth.std()))
+    labels = np.unique(rows[1])
     if len(labels) < 2:
         # Rows of one class: the only classifier there is.
-        return TreeQuality(float((test[:, -1] == labels[0]).mean()), None)
-    # Imported here: classifiers are measured without it.
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.metrics import roc_auc_score
-
-    tree = HistGradientBoostingClassifier(random_state=0).fit(rows[:, :-1], rows[:, -1])
-    probabilities = tree.predict_proba(test[:, :-1])
-    accuracy = float((tree.classes_[probabilities.argmax(axis=1)] == test[:, -1]).mean())
-    two = len(labels) == 2 and len(np.unique(test[:, -1])) == 2
-    return TreeQuality(accuracy, float(roc_auc_score(test[:, -1], probabilities[:, 1])) if two else None)
+        return TreeQuality(float((truth == labels[0]).mean()), None)
+    tree = HistGradientBoostingClassifier(random_state=0).fit(*rows)
+    probabilities = tree.predict_proba(x)
+    accuracy = float((tree.classes_[probabilities.argmax(axis=1)] == truth).mean())
+    two = len(labels) == 2 and len(np.unique(truth)) == 2
+    return TreeQuality(accuracy, float(roc_auc_score(truth, probabilities[:, 1])) if two else None)
 
 
-def _real_tree(real: Places, test: Places | None) -> TreeQuality:
+def _real_tree(real: _Task, test: _Task | None = None) -> TreeQuality | NumberQuality:
     if test is not None:
         return _tree(real, test)
-    fold = np.random.default_rng(0).permutation(len(real)) % _FOLDS
-    found = [_tree(real[fold != one], real[fold == one]) for one in range(_FOLDS)]
-    aucs = [one.auc for one in found if one.auc is not None]
-    return TreeQuality(
-        float(np.mean([one.accuracy for one in found])), float(np.mean(aucs)) if len(aucs) == _FOLDS else None
-    )
+    x, values = real
+    fold = np.random.default_rng(0).permutation(len(x)) % _FOLDS
+    found = [
+        _tree((x[fold != one], values[fold != one]), (x[fold == one], values[fold == one])) for one in range(_FOLDS)
+    ]
+    means = {
+        name: None if None in (told := [vars(one)[name] for one in found]) else float(np.mean(told))
+        for name in vars(found[0])
+    }
+    return type(found[0])(**means)
