@@ -68,7 +68,7 @@ BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pand
 BESIDE = (
     "_lazy", "_registry", "bars", "devices", "errors", "folders", "fields",
     "optimisers", "named", "options", "packages", "plugins", "progress", "ranges", "rounding",
-    "scratch", "signatures", "shown", "untrusted", "world",
+    "scratch", "shown", "untrusted", "world",
 )  # fmt: skip
 
 # The front door lends names of every floor, lazily; of the command line and the studio none.

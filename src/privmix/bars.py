@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from markupsafe import Markup
 
 from privmix.errors import InvalidInput
+from privmix.options import readable
 from privmix.progress import Progress, silent
-from privmix.signatures import readable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -93,12 +93,8 @@ class _Said:
         return self.range is not None or (self.each is not None and self.each.ranged)
 
 
-def _said(kind: Any) -> Mapping[str, _Said]:
-    return _read_types(kind)
-
-
 @functools.cache
-def _read_types(kind: Any) -> Mapping[str, _Said]:
+def _said(kind: Any) -> Mapping[str, _Said]:
     hints = hints_of(kind)
     return {item.name: _of(hints[item.name]) for item in fields(kind)}
 
@@ -309,9 +305,7 @@ def _value(value: Any, said: _Said, name: str) -> Any:
         return value
     # An int is a float where one is meant; a bool is a number nowhere.
     fits = type(value) in plain or (type(value) is int and float in plain)
-    fits = fits or (
-        isinstance(value, Mapping) and any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in plain)
-    )
+    fits = fits or (isinstance(value, Mapping) and any(map(_is_mapping, plain)))
     if isinstance(value, str) and said.range is None:
         fits = fits and _WORD.fullmatch(value) is not None
     elif isinstance(value, int):

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 from privmix.errors import InvalidInput, in_terms_of
-from privmix.fields import bare, hints_of, value_is_default
+from privmix.fields import bare, hints_of
 
 Made = TypeVar("Made")
 _COMMA: Final = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
@@ -88,16 +88,9 @@ def parts_of(text: str) -> list[str]:
     return _COMMA.split(text)
 
 
-def written(made: Any, name: str | None = None) -> str:
-    """Return the text of an object, as :func:`chosen` reads it: ``poisson:mixup_degree=64``."""
-    said = {item.name: getattr(made, item.name) for item in keys(type(made))}
-    usual = {item.name for item in keys(type(made)) if value_is_default(item, said[item.name])}
-    return in_words(name or made.name, {key: value for key, value in said.items() if key not in usual})
-
-
 def in_words(name: str, options: Mapping[str, Any]) -> str:
     """Return a name with its options, as people write it."""
-    parts = [key if value is True else f"{key}={_shown(value)}" for key, value in options.items() if value is not None]
+    parts = [key if value is True else f"{key}={value}" for key, value in options.items() if value is not None]
     return ":".join([name, *([",".join(parts)] if parts else [])])
 
 
@@ -106,11 +99,6 @@ def keys(kind: type[Any]) -> tuple[Field[Any], ...]:
     return tuple(
         item for item in fields(kind) if item.init and item.metadata.get("help") and not item.metadata.get("python")
     )
-
-
-def _shown(value: Any) -> str:
-    value = value.value if isinstance(value, Enum) else value
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _read(place: str, text: str, hint: Any) -> Any:

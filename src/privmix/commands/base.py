@@ -27,11 +27,10 @@ from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
 
 from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import warn
-from privmix.options import option
+from privmix.options import option, taking
 from privmix.packages import torch_as_extra
 from privmix.progress import Progress
 from privmix.shown import Shown
-from privmix.signatures import taking
 
 
 class Result(Protocol):

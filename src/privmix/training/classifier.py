@@ -21,8 +21,8 @@ from privmix.bars import Asked, callback, shows_bars
 from privmix.data.memory import as_array
 from privmix.errors import WITHHELD, InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
+from privmix.options import refuse_unknown
 from privmix.rounding import exact
-from privmix.signatures import refuse_unknown
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts

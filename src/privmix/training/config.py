@@ -12,8 +12,7 @@ from privmix.accounting.events import Adjacency
 from privmix.errors import InvalidInput, check_choice, check_integer, in_terms_of
 from privmix.fields import Amount, Choice, Count, Fraction, Positive, Seed, Share, Size, check_fields, read, stored
 from privmix.named import options_in, varied
-from privmix.options import described, option, said
-from privmix.signatures import refuse_unknown
+from privmix.options import described, option, refuse_unknown, said
 from privmix.training.gradients.config import FLAT, STRATEGIES, STRATEGY_HELP, ClipNorm, ClippingKind, ExecutionConfig
 from privmix.training.public.config import (
     METHODS_PLACE,

@@ -12,7 +12,7 @@ from privmix._registry import behind
 from privmix.errors import InvalidInput, check_number
 from privmix.fields import Amount, Choice, Coded, Count, Fraction, Number, Positive, Size, check_fields, read, stored
 from privmix.named import varied
-from privmix.options import described, option, options_for
+from privmix.options import described, option
 from privmix.training.views.config import STORED, Augmentations, MixingKind, check_augmentations, read_augmentations
 
 
@@ -170,7 +170,8 @@ class ExtendedConfig:
         if any(type(one) not in kinds for one in self.method_options):
             found = [type(one).__name__ for one in self.method_options]
             raise InvalidInput("method_options", found, f"options of {self.method}")
-        object.__setattr__(self, "method_options", options_for(kinds, self.method_options))
+        given = {type(one): one for one in self.method_options}
+        object.__setattr__(self, "method_options", tuple(given.get(kind) or kind() for kind in kinds))
 
     @classmethod
     def read(cls, given: str | ExtendedConfig) -> tuple[ExtendedConfig, set[str]]:
