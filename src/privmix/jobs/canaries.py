@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig
 from privmix.attacks.training_canaries import audit_training_canaries, check_auditable_training, check_room
@@ -136,9 +135,6 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
                 allowed = "no persons: the target protects records"
             raise InvalidInput("person", "given" if declared else "nothing", allowed)
         self.persons.check(self.opened)
-
-    def whose(self) -> NDArray[np.int64] | None:
-        return self.persons.read(self.opened) if self.persons.declared(self.declared.person) else None
 
     def cost(self, planned: PlannedAudit) -> JobCost:
         target = self.audited

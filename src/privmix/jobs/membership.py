@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,19 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from privmix.attacks.membership.attack import AttackResult, MembershipConfig, MembershipResult
 from privmix.attacks.membership.references import DpSgdTrainer, ReferenceTrainer, ReleaseTrainer
-from privmix.certificate.certificate import MODEL, RELEASE
-from privmix.errors import WITHHELD, InvalidInput, Unquoted
+from privmix.certificate.certificate import MODEL
+from privmix.errors import WITHHELD, InvalidInput
 from privmix.jobs.kinds import kind_of
+from privmix.jobs.models import is_trained, model_in, subject_of
 from privmix.jobs.recording import Measured
 from privmix.learning.base import ReleaseLearner
-from privmix.learning.model_io import load_model
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
 
 if TYPE_CHECKING:
     from privmix.training.trained import TrainedModel
 
-_ID = re.compile(r"[0-9a-f]{32}\Z")
 STATEMENTS: Final = (
     "A weak attack is no proof of privacy: another attack may find more. The guarantee bounds all attacks.",
     "Intervals are over the records of this one model; those of the ROC curve hold for each point separately.",
@@ -88,36 +86,27 @@ class Target:
     @classmethod
     def of(cls, folder: Path, release: Path | None, config: MembershipConfig, module: Any) -> Target:
         """Return the model and what it was made by."""
-        if (kind := kind_of(folder)) == RELEASE:
-            raise InvalidInput("model", str(folder), "the folder of a model: this is a release (fit one: privmix fit)")
-        if kind == MODEL:
+        model = model_in(folder, module=module).classifier
+        if is_trained(model):
             if release is not None:
                 raise InvalidInput("release", str(release), "no release: the model was trained on records")
-            from privmix.training.trained import load_trained
             from privmix.training.verify import verify_trained
 
-            trained = load_trained(folder, module)
             # Bounds are taken from its certificate.
             verify_trained(folder)
-            trainer = DpSgdTrainer.of(trained, module=module) if config.needs_references else None
-            return cls(trained, {"kind": MODEL, "id": trained.certificate.id}, trained.certificate, trainer)
-        if release is not None and kind_of(release) == MODEL:
-            raise InvalidInput("release", str(release), "the folder of a release, not of a trained model")
-        if module is not None:
-            raise InvalidInput("module", Unquoted("a module"), "no module for a model that was fitted on a release")
-        learner = load_model(folder)
-        made_of = learner.facts_.release_id
-        # The id stands in a model's own file: a text of another form is not shown.
-        subject = {"kind": "release", "id": made_of if _ID.match(made_of) else None}
+            trainer = DpSgdTrainer.of(model, module=module) if config.needs_references else None
+            return cls(model, subject_of(model), model.certificate, trainer)
         if release is None:
             if config.needs_references:
                 asked = ", ".join(name for name in config.attacks if name != "loss")
                 raise InvalidInput("release", None, f"the release that the model was fitted on, for {asked}")
-            return cls(learner, subject, None, None)
+            return cls(model, subject_of(model), None, None)
+        if kind_of(release) == MODEL:
+            raise InvalidInput("release", str(release), "the folder of a release, not of a trained model")
         certificate = read_certificate(release)
         # Bounds are taken from it.
         check_certificate(certificate)
-        return cls(learner, subject, certificate, ReleaseTrainer.of(learner, certificate))
+        return cls(model, subject_of(model), certificate, ReleaseTrainer.of(model, certificate))
 
     @property
     def guarantee(self) -> Mapping[str, Any] | None:

@@ -35,7 +35,6 @@ from privmix.progress import Progress
 _MOST_PLACES: Final = 100
 _STEP: Final = 4096
 _BROKEN_QUOTES: Final = "quotes that do not enclose whole cells, or are not closed: the text after them was not checked"
-_NO_CLASS: Final = "not a declared class"
 _NUMBER: Final = Numeric(0, 1, False, Missing())
 _HEADER: Final = "column names: a header line among the records"
 
@@ -78,23 +77,19 @@ def checked(data: Any, asked: CheckOptions, progress: Progress) -> DataCheck:
     return _ranked(found)
 
 
-def _person_column(dataset: Dataset) -> str | None:
-    return ", ".join(dataset.columns.person_names) or None
-
-
 def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None:
     """Count the persons, and list records that lack an identifier where each is to have one."""
-    why = "no identifier, where each record has one"
+    column = ", ".join(dataset.columns.person_names) or None
     try:
         # Marked and not refused: all records without an identifier are listed.
         whose = persons.read(dataset, "mark")
     except InvalidInput as refusal:
-        found.counts[_person_column(dataset), f"not {refusal.allowed}", True] += 1
+        found.counts[column, f"not {refusal.allowed}", True] += 1
         return
     found.persons = PersonsCheck.of(whose)
     if persons.missing == "own" or not found.persons.without:
         return
-    kind = (_person_column(dataset), why, True)
+    kind = (column, "no identifier, where each record has one", True)
     found.counts[kind] = found.persons.without
     names = dataset.source.names
     for place in np.flatnonzero(whose < 0)[:_MOST_PLACES].tolist():
@@ -103,7 +98,7 @@ def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None
 
 def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[Source, Path | None]]:
     """Yield the files of a dataset one by one, where each can be opened by itself; else the whole."""
-    tables = [file for file in source.files if _format(file) in _TABLES]
+    tables = [file for file in source.files if _format(file) in ("csv", "jsonl", "parquet")]
     if len(tables) < 2 or len(tables) != len(source.files):
         yield source, source.files[0] if source.files else None
         return
@@ -112,12 +107,8 @@ def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[So
         yield opened(file), file
 
 
-_TABLES: Final = ("csv", "jsonl", "parquet")
-
-
 def _format(file: Path) -> str:
-    reader = reader_of(file)
-    return "" if reader is None else reader.name
+    return getattr(reader_of(file), "name", "")
 
 
 class _Look:
@@ -159,7 +150,7 @@ class _Look:
                     places.append(int(encode_labels(raw[row : row + 1], classes)[0]))
                 except InvalidInput:
                     bad.add(row)
-                    self._tell(row, self._label, _NO_CLASS, True, raw[row])
+                    self._tell(row, self._label, "not a declared class", True, raw[row])
         for place in places:
             self._found.classes[classes[place]] += 1
         return bad

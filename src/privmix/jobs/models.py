@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 
 _BATCH: Final = 4096
+_ID: Final = re.compile(r"[0-9a-f]{32}\Z")
 
 
 def is_trained(classifier: ReleaseLearner | TrainedModel) -> TypeIs[TrainedModel]:
@@ -321,4 +323,6 @@ def subject_of(classifier: Any) -> dict[str, Any]:
     """Subject of a classifier's figures: the trained model itself, or the release that it was fitted on."""
     if is_trained(classifier):
         return {"kind": "model", "id": classifier.certificate.id}
-    return {"kind": "release", "id": classifier.facts_.release_id}
+    made_of = classifier.facts_.release_id
+    # The id stands in a model's own file: a text of another form is not shown.
+    return {"kind": "release", "id": made_of if _ID.match(made_of) else None}

@@ -36,11 +36,8 @@ DESIGN_NAMES: Final = ", ".join(
     one["name"] for one in literals_of("privmix.designs", by="register", group="privmix.designs")
 )
 DESIGN_KINDS: Final = "privmix.plans.registry:DESIGNS"
-GOAL_HELP: Final = "Goal of the planner: classify (accuracy) or table (pairs of columns)."
 CLASSES_HELP: Final = "Class list: a number K, names with commas, or @FILE."
-ROWS_HELP: Final = "Number of table rows in the folder, as `sample` makes them: rows.csv."
 CAP_HELP: Final = "Public bound on records per person, for a `ledger` of persons."
-FEATURES_MODEL_HELP: Final = "Your copy of the extractor's model; FILE:trust for a program (.pt2)."
 FEATURES_HELP: Final = "Public extractor, such as pixels, scattering, minilm or tabular:SPEC.json."
 MODULE_HELP: Final = "Your own network: torch:FILE.py:NAME or torch:PACKAGE.MODULE:NAME."
 DATA_HELP: Final = "Private dataset: file, folder, pattern or address (s3://bucket/x)."
@@ -103,7 +100,9 @@ class SpecOptions:
 class ModelFiles:
     """A file of a user's own that an extractor needs."""
 
-    features_model: str | Path | None = option(None, FEATURES_MODEL_HELP, EXPERT)
+    features_model: str | Path | None = option(
+        None, "Your copy of the extractor's model; FILE:trust for a program (.pt2).", EXPERT
+    )
 
 
 CANARIES: Final = "Canaries"

@@ -29,7 +29,9 @@ def refuse_private(given: Mapping[str, Any], data: Any, split: str) -> None:
     for flag, place in given.items():
         if place is None:
             continue
-        if split == "train" and _same_objects(place, data):
+        # Data in memory: the same object, or the same inputs in two pairs (inputs, labels).
+        pairs = isinstance(place, tuple) and isinstance(data, tuple) and place and data
+        if split == "train" and (place is data or (pairs and place[0] is data[0])):
             raise InvalidInput(flag, WITHHELD, _PRIVATE)
         if isinstance(place, str | Path) and isinstance(data, str | Path):
             with in_terms_of(part=flag):
@@ -39,24 +41,17 @@ def refuse_private(given: Mapping[str, Any], data: Any, split: str) -> None:
                 raise InvalidInput(flag, str(place), _PRIVATE)
 
 
-def _same_objects(public: Any, private: Any) -> bool:
-    """Whether data in memory are the same: as a whole, or the inputs of two pairs (inputs, labels)."""
-    pairs = isinstance(public, tuple) and isinstance(private, tuple) and public and private
-    return public is private or bool(pairs and public[0] is private[0])
-
-
 def sources_of(
     given: Mapping[str, Any], extractor: Extractor, facts: ModelFacts, columns: Columns
 ) -> dict[str, Source]:
     """Each public dataset of ``privmix train``, opened, by its flag."""
     from privmix.training.examples import open_source
 
-    found = {}
-    options = pool_options(extractor, columns)
+    found, options = {}, {"input_shape": facts.input_shape, **pool_options(extractor, columns)}
     for flag, place in given.items():
         if place is not None:
             with in_terms_of(part=flag):
-                found[flag] = open_source(place, facts.classes, "train", {"input_shape": facts.input_shape, **options})
+                found[flag] = open_source(place, facts.classes, "train", options)
     return found
 
 

@@ -9,9 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privmix.accounting.base import PrivacyCost
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.guarantee import Guarantee
@@ -329,9 +326,6 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         # Not its event: with a private count, that follows from the estimate.
         return JobCost(plan.charge, plan.adjacency, "release", self.epsilon, self.delta, unit_of(plan).one)
 
-    def whose(self) -> NDArray[np.int64] | None:
-        return self.persons.read(self.opened) if self.of_persons else None
-
     def called_public(self, planned: Planned) -> tuple[Mapping[str, InputHashes], Iterable[tuple[str, Sketch]]]:
         chosen = planned.chosen
         return ({}, ()) if chosen is None else (chosen.public, chosen.made_of)
@@ -381,11 +375,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
     def read(self, planned: Planned, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for or where they would fill the memory; and whose they are."""
         assert isinstance(work.run, ReleaseRun)
-        whose = None
-        if self.of_persons:
-            # The cheaper part first: what does not fit ends the run before features are made.
-            whose = self.whose()
-            assert whose is not None
+        # The cheaper part first: what does not fit ends the run before features are made.
+        if (whose := self.whose()) is not None:
             check_same_persons(planned.counted, whose)
             check_persons(len(records_of_each(whose)), planned.plan)
         machine, extractor = self.machine, planned.extractor

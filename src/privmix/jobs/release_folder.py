@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate.about import about_of
 from privmix.errors import InvalidInput, check_choice
-from privmix.features.spec import feature_names, title_of
+from privmix.features.spec import feature_names, from_spec, title_of
 from privmix.jobs.columns import Columns
 from privmix.planning.choice import check_choice_record, forecast_of
 from privmix.plans.named import plan_from_dict
@@ -58,8 +58,6 @@ class Transformed(Shown):
 
     def table(self, start: int = 0, stop: int | None = None) -> Any:
         """Return records `start` to before `stop` as an Arrow table: file names (`record`), if any, then features."""
-        import pyarrow as pa
-
         from privmix.jobs.private_tables import column
 
         part = slice(start, stop)
@@ -79,7 +77,6 @@ def transformed(
 ) -> Transformed:
     """Return records through a release's extractor, clipped, centred by the released mean and clipped again."""
     # Imported here: help takes none of it.
-    from privmix.features.spec import feature_names, from_spec
     from privmix.jobs.dataset import open_unlabelled
     from privmix.learning.base import ReleaseFacts
     from privmix.releases.series_chain import dataset_of
@@ -128,11 +125,9 @@ class Release(Shown):
 
     @property
     def details(self) -> tuple[str, ...]:
-        """How it was made, a line each, where it was made just now."""
         return self._details
 
     def to_dict(self) -> dict[str, Any]:
-        """Its certificate."""
         return dict(self.certificate.to_dict())
 
     @property
@@ -303,7 +298,6 @@ class Release(Shown):
         return type(self), (self._folder, None, (), self.label)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return the guarantee and the contents."""
         plan, promise, where = self.plan, self.certificate, self.folder
         sums = f"{made_by(plan).released} and " if made_by(plan).released else ""
         choice = promise["choice"]
@@ -326,5 +320,4 @@ class Release(Shown):
         }
 
     def picture(self) -> Bars | None:
-        """Odds of the best attack."""
         return self.certificate.picture()

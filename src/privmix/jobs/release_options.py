@@ -9,26 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix.errors import InvalidInput, in_terms_of
+from privmix.jobs import options as shared
 from privmix.jobs.columns import Columns
-from privmix.jobs.options import (
-    AUTO,
-    CAP_HELP,
-    CLASSES_HELP,
-    CLASSIFY,
-    DATA_HELP,
-    DATA_IN_PYTHON,
-    DELTA_HELP,
-    DESIGN_KINDS,
-    DESIGN_NAMES,
-    ENGINE_HELP,
-    EPSILON_HELP,
-    FEATURES_HELP,
-    GOAL_HELP,
-    LEDGER_HELP,
-    ROWS_HELP,
-    STORE_HELP,
-    Local,
-)
+from privmix.jobs.options import Local
 from privmix.jobs.persons import PERSONS_PANEL, PrivateColumns
 from privmix.named import options_in
 from privmix.options import EXPERT, described, option, said
@@ -114,7 +97,8 @@ class Assumptions:
             raise InvalidInput("assume attainable", self.attainable, "auc, where class_shares are declared")
         declared = (self.spectrum_decay, self.between_share, self.attainable, self.class_shares)
         if self.proxy is not None and any(value is not None for value in declared):
-            raise InvalidInput("assume proxy", _shown(self.proxy), "either proxy or a declared spectrum, not both")
+            shown = self.proxy if isinstance(self.proxy, str) else type(self.proxy).__name__
+            raise InvalidInput("assume proxy", shown, "either proxy or a declared spectrum, not both")
 
 
 ASSUMED: Final = {"": Assumptions}
@@ -136,7 +120,6 @@ class PlannerAssumptions:
 
     @cached_property
     def assumed(self) -> Assumptions:
-        """The same as an object."""
         return Assumptions.of(self.assume)
 
 
@@ -149,8 +132,9 @@ class ReplayTerms:
         None, "Auditor's key and its end date, KEY.pub.pem:until=YYYY-MM-DD, for a replay.", EXPERT
     )
 
-    def auditor_of(self) -> Auditor | None:
-        """Return the auditor that the key is to be sealed for, or None."""
+    @cached_property
+    def auditor(self) -> Auditor | None:
+        """The auditor that the key is to be sealed for, or None."""
         if self.replay_for is None:
             return None
         # Help is made without it.
@@ -172,7 +156,7 @@ class RecordsOptions(Columns):
     """Records of a release, or of a step of a series, and their description."""
 
     split: str = option("train", "Split of the dataset.")
-    classes: Any = option(None, CLASSES_HELP)
+    classes: Any = option(None, shared.CLASSES_HELP)
     records: int | None = option(None, "Public record count (or person count) instead of the real one.", EXPERT)
     metadata: str | Path | Mapping[str, Any] | About | None = option(
         None, "TOML file with title, owner, contact, licence, purpose and date.", EXPERT, in_python="Also a mapping."
@@ -184,9 +168,9 @@ class RecordsOptions(Columns):
 class RunOptions:
     """Machine of the work, and the budget that pays."""
 
-    store: str | Path | None = option(None, STORE_HELP, _SIZE)
-    ledger: str | Ledger | None = field(default=None, repr=False, metadata=said(LEDGER_HELP))
-    engine: str | Local = option("local", ENGINE_HELP, _SIZE, kinds="privmix.jobs.options:ENGINES")
+    store: str | Path | None = option(None, shared.STORE_HELP, _SIZE)
+    ledger: str | Ledger | None = field(default=None, repr=False, metadata=said(shared.LEDGER_HELP))
+    engine: str | Local = option("local", shared.ENGINE_HELP, _SIZE, kinds="privmix.jobs.options:ENGINES")
     resume: bool = option(False, "Resume an interrupted run (same options).")
     overwrite: bool = option(False, "Replace an existing `out`.")
 
@@ -196,9 +180,9 @@ class RunOptions:
 class TermsOptions:
     """At which price, and what is released of a record."""
 
-    epsilon: float = option(MISSING, EPSILON_HELP)
-    delta: float = option(MISSING, DELTA_HELP)
-    features: str | Extractor = option("pixels", FEATURES_HELP)
+    epsilon: float = option(MISSING, shared.EPSILON_HELP)
+    delta: float = option(MISSING, shared.DELTA_HELP)
+    features: str | Extractor = option("pixels", shared.FEATURES_HELP)
     rows: int | None = option(None, "Number of rows to release, T. Default: n (moments: at most 10,000).", EXPERT)
     centre: str | None = option(None, "Centring: private (releases and subtracts the mean) or none.", EXPERT)
     clip_norm: float = option(DEFAULT_CLIP_NORM, "Clipping bound on a record's feature norm.", EXPERT)
@@ -223,16 +207,16 @@ class OnceOptions:
 class PlanOptions(PrivateColumns, RecordsOptions, TermsOptions, PlannerAssumptions, ReplayTerms):
     """Options that a plan follows from."""
 
-    data: Any = field(metadata=said(DATA_HELP, in_python=DATA_IN_PYTHON))
+    data: Any = field(metadata=said(shared.DATA_HELP, in_python=shared.DATA_IN_PYTHON))
     _: KW_ONLY
     design: str | Design[Any] = option(
-        AUTO,
+        shared.AUTO,
         "Release design, as NAME or NAME:KEY=VALUE,...; auto: chosen by a planner.",
-        names=DESIGN_NAMES,
+        names=shared.DESIGN_NAMES,
         in_python="Also an object of privmix.designs.",
-        kinds=DESIGN_KINDS,
+        kinds=shared.DESIGN_KINDS,
     )
-    goal: str = option(CLASSIFY, GOAL_HELP, EXPERT)
+    goal: str = option(shared.CLASSIFY, "Goal of the planner: classify (accuracy) or table (pairs of columns).", EXPERT)
 
     @property
     def design_name(self) -> str:
@@ -245,16 +229,12 @@ class ReleaseOptions(PlanOptions, RunOptions, OnceOptions):
     """Options of a release."""
 
     out: str | Path | None = option(None, "Folder to create.", needed=True)
-    with_rows: int | None = option(None, ROWS_HELP)
+    with_rows: int | None = option(None, "Number of table rows in the folder, as `sample` makes them: rows.csv.")
     private_count: bool = option(False, "Keep the record count private: estimate it, using 10% of the budget.", EXPERT)
     person_quantile: float | None = option(
         None, "Share of persons for a private estimate of K, such as 0.9.", PERSONS_PANEL
     )
-    most_per_person: int | None = option(None, CAP_HELP, EXPERT)
-
-
-def _shown(data: Any) -> str:
-    return data if isinstance(data, str) else type(data).__name__
+    most_per_person: int | None = option(None, shared.CAP_HELP, EXPERT)
 
 
 def as_in_release(name: str, default: Any = None) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from privmix.accounting.pricing import count_noise
 from privmix.certificate.about import About
-from privmix.certificate.sealed_key import SEALED_FILE, Auditor
+from privmix.certificate.sealed_key import SEALED_FILE
 from privmix.designs.moments.plan import Moments
 from privmix.designs.rows.poisson import Poisson
 from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
@@ -69,11 +69,6 @@ class ReleaseSetting(ReleaseOptions):
     def known_shape(self) -> tuple[int, ...] | None:
         """Shape of an input, where an earlier release states it."""
         return None
-
-    @cached_property
-    def auditor(self) -> Auditor | None:
-        """Auditor that the run's key is sealed for at its end, if any."""
-        return self.auditor_of()
 
     @property
     def sealed_key(self) -> Path | None:

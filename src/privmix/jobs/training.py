@@ -9,9 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privmix.accounting.pricing import count_noise
 from privmix.certificate.guarantee import Guarantee
 from privmix.data.dataset import Source
@@ -264,9 +261,6 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             return None
         return JobCost(plan.charge, plan.adjacency, "training", self.epsilon, self.delta, unit_of(plan).one)
 
-    def whose(self) -> NDArray[np.int64] | None:
-        return self.persons.read(self.opened) if self.of_persons else None
-
     def called_public(self, planned: PlannedTraining) -> tuple[Mapping[str, InputHashes], Iterable[tuple[str, Sketch]]]:
         return contents_of(self._opened_public), self._origins
 
@@ -280,11 +274,9 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         classes = source.schema.num_classes
         if not planned.plan.steps:
             return None
-        whose = None
-        if self.of_persons:
-            # The cheaper part first: what does not fit ends the run before features are made.
-            whose = self.whose()
-            check_same_persons(planned.counted, whose)
+        # The cheaper part first: what does not fit ends the run before features are made.
+        whose = self.whose()
+        check_same_persons(planned.counted, whose)
         extractor, views = self.extractor, config.bank_views
         if views:
             # A derived key: other processes must never have the key of the noise.

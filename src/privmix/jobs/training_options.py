@@ -7,18 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix._registry import options_of
-from privmix.jobs.options import (
-    CAP_HELP,
-    CLASSES_HELP,
-    DATA_HELP,
-    DATA_IN_PYTHON,
-    DELTA_HELP,
-    DEVICE_HELP,
-    EPSILON_HELP,
-    FEATURES_HELP,
-    LEDGER_HELP,
-    STORE_HELP,
-)
+from privmix.jobs import options as shared
 from privmix.jobs.persons import PrivateColumns
 from privmix.options import described, option, with_default
 from privmix.training.config import LINEAR, MECHANISMS_PLACE, OPTIONS, OptimiserConfig, TrainingConfig
@@ -62,21 +51,21 @@ def _setting(name: str, kinds: str = "") -> dict[str, Any]:
 class TrainingOptions(PrivateColumns):
     """Options of a DP-SGD run. Options that are None take the model's own default."""
 
-    data: Any = option(MISSING, DATA_HELP, in_python=DATA_IN_PYTHON)
+    data: Any = option(MISSING, shared.DATA_HELP, in_python=shared.DATA_IN_PYTHON)
     _: KW_ONLY
-    epsilon: float = option(MISSING, EPSILON_HELP)
-    delta: float = option(MISSING, DELTA_HELP)
+    epsilon: float = option(MISSING, shared.EPSILON_HELP)
+    delta: float = option(MISSING, shared.DELTA_HELP)
     out: str | Path | None = option(None, "Folder to create.", needed=True)
-    features: str | Extractor = option("pixels", FEATURES_HELP)
+    features: str | Extractor = option("pixels", shared.FEATURES_HELP)
     split: str = option("train", "Split of the dataset.")
-    classes: Any = option(None, CLASSES_HELP)
+    classes: Any = option(None, shared.CLASSES_HELP)
     records: int | None = option(None, "Public record count (or person count); the real one stays private.", _PRIVACY)
     private_count: bool = option(
         False, "Keep the record count private: estimate it, using 10% of the budget.", _PRIVACY
     )
-    ledger: str | Ledger | None = option(None, LEDGER_HELP, _PRIVACY, common=True)
+    ledger: str | Ledger | None = option(None, shared.LEDGER_HELP, _PRIVACY, common=True)
     dataset: str | None = option(None, "Name of the dataset in `ledger`.", _PRIVACY, common=True)
-    most_per_person: int | None = option(None, CAP_HELP, _PRIVACY)
+    most_per_person: int | None = option(None, shared.CAP_HELP, _PRIVACY)
     seed: int | None = option(None, "Seed for tests and benchmarks: the model is then NOT private.", _PRIVACY)
     model: Any = field(default=None, metadata=_setting("model"))
     batch_size: int | None = field(default=None, metadata=_setting("batch_size"))
@@ -105,8 +94,8 @@ class TrainingOptions(PrivateColumns):
     dry_run: bool = option(False, "Show the plan without reading a private row.", _RUNNING, common=True, terminal=True)
     resume: bool = option(False, "Resume an interrupted run (same options).", _RUNNING, common=True)
     overwrite: bool = option(False, "Replace an existing `out`; discard an interrupted run.", _RUNNING, common=True)
-    store: str | Path | None = option(None, STORE_HELP, _RUNNING)
-    device: str | None = option("auto", DEVICE_HELP, _RUNNING)
+    store: str | Path | None = option(None, shared.STORE_HELP, _RUNNING)
+    device: str | None = option("auto", shared.DEVICE_HELP, _RUNNING)
 
     def config(self, facts: ModelFacts, records: int) -> TrainingConfig:
         """Return the config for a dataset of these public facts and n `records`, public or declared."""
