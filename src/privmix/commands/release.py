@@ -52,9 +52,9 @@ class PlanRelease(PlanOptions, Command["Planned"]):
     example = "privmix release --dry-run ..."
 
     def run(self, progress: Progress) -> Planned:
-        from privmix.jobs.release import job_of
+        from privmix.jobs.release import ReleaseJob, job_of
 
-        return job_of(self, dry_run=True).plan(progress)
+        return job_of(ReleaseJob, self, dry_run=True).plan(progress)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,7 +129,7 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
             raise
 
     def _job(self) -> ReleaseJob:
-        from privmix.jobs.release import job_of
+        from privmix.jobs.release import ReleaseJob, job_of
 
         if self.out is None and (self.resume or self.overwrite):
             raise InvalidInput("out", None, "a folder, with `resume` or `overwrite`")
@@ -137,7 +137,7 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
             for name in ("epsilon", "delta"):
                 if getattr(self, name) is None:
                     raise InvalidInput(name, None, "a budget (`epsilon` and `delta`) or a plan")
-            return job_of(self)
+            return job_of(ReleaseJob, self)
         planned = [item for item in fields(self) if item.init and item.name in _PLANNED]
         if given := [item.name for item in planned if not value_is_default(item, getattr(self, item.name))]:
             raise InvalidInput("plan", given, "no such options with a plan")

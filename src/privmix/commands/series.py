@@ -153,12 +153,9 @@ class End(Command["SeriesState"]):
     folder: str | Path = option(MISSING, "Folder of the series.", argument=True)
 
     def run(self, progress: Progress) -> SeriesState:
-        from privmix.jobs.series import end, state_of
+        from privmix.jobs.series import end
 
-        # Before the end, which removes the notes that describe a series without releases.
-        found = state_of(Path(self.folder))
-        end(Path(self.folder))
-        return found.ended()
+        return end(Path(self.folder))
 
 
 begin: Final = function(Begin)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from privmix.accounting.base import PrivacyCost
 from privmix.certificate.certificate import Certificate
@@ -51,6 +51,9 @@ from privmix.shown import Bars, Shown
 
 if TYPE_CHECKING:
     from privmix.planning.planner import TableChoice
+
+
+K = TypeVar("K", bound="ReleaseJob")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -402,7 +405,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         return f"release {result.id}"
 
 
-def job_of(asked: Any, kind: type[ReleaseJob] = ReleaseJob, **more: Any) -> ReleaseJob:
+def job_of(kind: type[K], asked: Any, **more: Any) -> K:
     """Return the job of a command's options; `more` overrides these, and adds others of `kind`."""
     names = [item.name for item in fields(ReleaseOptions) if item.init and hasattr(asked, item.name)]
     return kind(**{**{name: getattr(asked, name) for name in names}, **more})

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from privmix.accounting.pricing import count_noise
 from privmix.certificate.about import About
-from privmix.certificate.sealed_key import SEALED_FILE
+from privmix.certificate.sealed_key import SEALED_FILE, Auditor
 from privmix.designs.moments.plan import Moments
 from privmix.designs.rows.poisson import Poisson
 from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
@@ -82,7 +82,8 @@ class ReleaseSetting(ReleaseOptions):
         if self.of_persons and self.records is None and not self.private_count:
             allowed = "the number of persons: declare it, or estimate it with `private_count`"
             raise InvalidInput("records", None, allowed)
-        self._check_quantile()
+        if self.person_quantile is not None:
+            self._check_quantile(self.person_quantile)
         if (self.persons.per_person or 1) > 1 and not self.private_count:
             allowed = "1 without `private_count`: for larger values the total weight of all persons is private"
             raise InvalidInput("per_person", self.persons.per_person, allowed)
@@ -92,9 +93,15 @@ class ReleaseSetting(ReleaseOptions):
         if self.given_design is not None and self.assumed.any:
             allowed = "auto with `assume`, and a label (omit `design` or `assume`)"
             raise InvalidInput("design", self.design_name, allowed)
-        self._check_goal()
+        if self.goal != CLASSIFY:
+            check_goal(self.goal, self.reader, design=self.design_name)
+        if self.goal == TABLE and self.assumed.proxy is not None:
+            raise InvalidInput(
+                "assume proxy", WITHHELD, f"no proxy with `goal` {TABLE}, which takes shares from the specification"
+            )
         self.assumed.check(of_persons=self.of_persons)
-        self._check_replay()
+        if self.auditor is not None:
+            self._check_replay(self.auditor)
         # Evaluated for their errors: a missing licence file or engine is found before the charge.
         _ = self.about.licence_text()
         _ = self.machine
@@ -102,47 +109,35 @@ class ReleaseSetting(ReleaseOptions):
         check_number("epsilon", self.epsilon, low=0, low_open=True)
         check_number("delta", self.delta, low=0, high=1, high_open=True)
 
-    def _check_quantile(self) -> None:
-        if self.person_quantile is None:
-            return
-        check_number("person_quantile", self.person_quantile, low=0, high=1, low_open=True, high_open=True)
+    def _check_quantile(self, quantile: float) -> None:
+        check_number("person_quantile", quantile, low=0, high=1, low_open=True, high_open=True)
         if not self.of_persons or not self.private_count:
-            allowed = "only with `person` and `private_count`"
-            raise InvalidInput("person_quantile", self.person_quantile, allowed)
+            raise InvalidInput("person_quantile", quantile, "only with `person` and `private_count`")
         if self.persons.per_person is not None:
             raise InvalidInput(
                 "per_person", self.persons.per_person, "no value with `person_quantile`, which estimates it"
             )
 
-    def _check_goal(self) -> None:
-        if self.goal == CLASSIFY:
-            return
-        check_goal(self.goal, self.reader, design=self.design_name)
-        if self.goal == TABLE and self.assumed.proxy is not None:
-            raise InvalidInput(
-                "assume proxy", WITHHELD, f"no proxy with `goal` {TABLE}, which takes shares from the specification"
-            )
-
-    def _check_replay(self) -> None:
-        if self.auditor is None:
-            return
+    def _check_replay(self, auditor: Auditor) -> None:
         if self.out is not None and not self.resume:
             check_no_sealed_key(Path(self.out))
         today = datetime.now(UTC).date().isoformat()
         # A run that goes on keeps to the day that it began with.
-        if self.auditor.until < today and not self.resume:
-            raise InvalidInput("replay_for until", self.auditor.until, f"today ({today}, UTC) or a later day")
+        if auditor.until < today and not self.resume:
+            raise InvalidInput("replay_for until", auditor.until, f"today ({today}, UTC) or a later day")
 
     @cached_property
     def config(self) -> ReleaseConfig:
         """The release's config; where the count is private, its record count is a stand-in."""
         schema = self.opened.schema
+        weighs = (self.persons.per_person or 1) > 1 or self.person_quantile is not None
         config = ReleaseConfig(
             # A private count is a query that costs: with a stand-in, all other errors show before it.
             records=STAND_IN if self.private_count else schema.records if self.records is None else self.records,
             dim=self.reader.output_dim(schema.input_shape),
             classes=tuple(schema.classes),
-            design=self.given_design or self._stand_in(),
+            # In place of the planner's choice. It weighs persons where the choice will: checks of K come before it.
+            design=self.given_design or Poisson(mixup_degree=1, person_mean=weighs),
             rows=self.rows,
             clip_norm=self.clip_norm,
             centre=self.centre,
@@ -171,9 +166,3 @@ class ReleaseSetting(ReleaseOptions):
     @cached_property
     def about(self) -> About:
         return About.of(self.metadata)
-
-    def _stand_in(self) -> Design[Any]:
-        """Stand-in for the planner's choice."""
-        # It weighs persons where the choice will: checks of K come before the planner.
-        weighs = (self.persons.per_person or 1) > 1 or self.person_quantile is not None
-        return Poisson(mixup_degree=1, person_mean=weighs)

@@ -183,9 +183,7 @@ def first_step(folder: Path, asked: Any, design: MomentsSeries) -> SeriesJob:
         raise InvalidInput(
             "series", str(folder), "a new folder: this series has begun. Continue it with privmix series step"
         )
-    job = job_of(asked, SeriesJob, design=design, folder=folder, out=place_of_step(folder, 1))
-    assert isinstance(job, SeriesJob)
-    return job
+    return job_of(SeriesJob, asked, design=design, folder=folder, out=place_of_step(folder, 1))
 
 
 def next_step(folder: Path, asked: Any, number: int | None = None) -> SeriesJob:
@@ -207,9 +205,9 @@ def next_step(folder: Path, asked: Any, number: int | None = None) -> SeriesJob:
         raise InvalidInput("number", number, f"{following}, the next step of this series: {made}")
     assert first.epsilon is not None
     assert first.delta is not None
-    job = job_of(
-        asked,
+    return job_of(
         SeriesJob,
+        asked,
         folder=folder,
         begins=False,
         out=place_of_step(folder, following),
@@ -222,13 +220,10 @@ def next_step(folder: Path, asked: Any, number: int | None = None) -> SeriesJob:
         dataset=None if notes.charge is None else notes.charge["dataset"],
         seed=notes.seed,
     )
-    assert isinstance(job, SeriesJob)
-    return job
 
 
 def carried_out(job: SeriesJob, progress: Progress) -> Release:
     found = made_release(job, None, progress)
-    assert isinstance(found.plan, SeriesPlan)
     place = f"its key is kept next to {job.folder}, in a folder that only you can open, until the last step"
     step = made_by(found.plan).shown(found.plan)["step"]
     return Release(job.out or "", details=(*found.details, f"step {step}; {place}"))
@@ -242,10 +237,6 @@ class SeriesState(Shown):
     made: int
     key: bool
     interrupted: bool
-
-    def ended(self) -> SeriesState:
-        """Return the same without a key."""
-        return replace(self, key=False)
 
     def to_dict(self) -> dict[str, Any]:
         plan, counts = self.plan, list(self.plan.counts[: self.made])
@@ -280,9 +271,10 @@ def state_of(folder: Path) -> SeriesState:
     return SeriesState(plan, made, key, ReleaseRun.interrupted(place_of_step(folder, made + 1)) is not None)
 
 
-def end(folder: Path) -> None:
-    """End a series before its last step: its key is overwritten and removed."""
-    found = Series.find(folder)
+def end(folder: Path) -> SeriesState:
+    """End a series before its last step: its key is overwritten and removed; return how far it came."""
+    # Before the end, which removes the notes that describe a series without releases.
+    state, found = state_of(folder), Series.find(folder)
     if found is None:
         raise InvalidInput("series", str(folder), "a series that has not ended")
     found.reconcile()
@@ -291,3 +283,4 @@ def end(folder: Path) -> None:
             "series", str(folder), f"a series without an interrupted step: finish step {found.made + 1} first"
         )
     found.end()
+    return replace(state, key=False)
