@@ -138,7 +138,6 @@ def _elsewhere(group: str) -> Iterator[str]:
 
 
 def entry_points(group: str) -> Any:
-    """Return what installed packages name for that group."""
     return _installed(tuple(sys.path)).select(group=group)
 
 

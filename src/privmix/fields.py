@@ -89,7 +89,6 @@ class _Said:
 
     @property
     def ranged(self) -> bool:
-        """Whether there is anything to check."""
         return self.range is not None or (self.each is not None and self.each.ranged)
 
 

@@ -152,7 +152,6 @@ class HeldFolder:
             raise FolderLost(f"{self.path}: renamed or replaced while privmix wrote to it; run the command again")
 
     def sync(self) -> None:
-        """Wait until the disk has the list of names."""
         os.fsync(self.descriptor)
 
     def close(self) -> None:
@@ -328,7 +327,6 @@ class PrivateFolder(HeldFolder):
         return open_private(name, f"{self.path.name}/{name}", update=update, closed=False, dir_fd=self.descriptor)
 
     def read(self, name: str, most_bytes: int) -> bytes:
-        """Return the content of a file of at most ``most_bytes``."""
         with self.open(name) as stream:
             size = os.fstat(stream.fileno()).st_size
             if size > most_bytes:

@@ -102,7 +102,6 @@ def keys(kind: type[Any]) -> tuple[Field[Any], ...]:
 
 
 def _read(place: str, text: str, hint: Any) -> Any:
-    """Return a value of a field's type."""
     kinds = [*get_args(hint)] if get_origin(hint) in (Union, types.UnionType) else [hint]
     text = text.strip()
     if bool in kinds and text.lower() in _WORDS:

@@ -94,7 +94,6 @@ class Choice:
         self._words, self._of = words, of
 
     def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
         check_choice(name, value, self._words if self._of is None else self._of())
 
 

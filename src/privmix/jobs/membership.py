@@ -38,7 +38,6 @@ class MembershipRisk(Measured):
     result: MembershipResult
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Accuracy, and how often each attack is right; no single record."""
         found, level = self.result, f"{100 * self.result.confidence:g}%"
         shares = f"members {100 * found.train_accuracy:.2f}%, non-members {100 * found.test_accuracy:.2f}%"
         gap = f"{100 * found.gap:.2f} points ({100 * found.gap_low:.2f} to {100 * found.gap_high:.2f})"
@@ -57,7 +56,6 @@ class MembershipRisk(Measured):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """For whom the figures are."""
         return (OWN_ONLY,) if self.measurement.private else ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,7 +83,6 @@ class Target:
 
     @classmethod
     def of(cls, folder: Path, release: Path | None, config: MembershipConfig, module: Any) -> Target:
-        """Return the model and what it was made by."""
         model = model_in(folder, module=module).classifier
         if is_trained(model):
             if release is not None:

@@ -268,7 +268,6 @@ class _Look:
                     yield partial(_line, line, names, inputs, label, numeric, dialect)
 
     def _tell(self, row: int, column: str | None, why: str, refused: bool, value: Any) -> None:
-        """Note a misfit in a row of the current chunk."""
         kind = (column, why, refused)
         self._found.counts[kind] += 1
         if self._found.counts[kind] > _MOST_PLACES:

@@ -79,11 +79,9 @@ class Model(Shown):
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Lines below the facts."""
         return self.notes
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Facts of the model: its origin and its sizes."""
         facts, learner = self.facts, self.classifier
         if is_trained(learner):
             made: dict[str, object] = {**learner.certificate.lead(), "network": learner.network.name}
@@ -106,13 +104,11 @@ class Model(Shown):
         return "Model", {**made, "extractor": title_of(facts.extractor), **size}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; of a trained model those of its certificate."""
         if is_trained(self.classifier):
             return self.classifier.certificate.to_dict()
         return {name: str(value) for name, value in self.shown()[1].items()}
 
     def picture(self) -> Bars | None:
-        """Odds of the best attack on a trained model, or None: a fitted model has its release's."""
         return self.classifier.certificate.picture() if is_trained(self.classifier) else None
 
     @property
@@ -173,7 +169,6 @@ class Model(Shown):
         return np.concatenate([extractor.transform(raw[start : start + step]) for start in range(0, len(raw), step)])
 
     def _read(self, x: Any) -> NDArray[Any]:
-        """Return raw inputs, read as datasets are."""
         shape, names = tuple(self.facts.input_shape), list(self.classes)
         found = open_dataset(x, self.extractor, classes=names, input_shape=shape, labelled=False).source
         return np.concatenate(list(found.inputs(_BATCH)))

@@ -189,12 +189,10 @@ class PrivateColumns(Columns):
 
     @property
     def persons(self) -> Persons:
-        """Declared persons of the records."""
         return self._said[0]
 
     @property
     def declared(self) -> Columns:
-        """Declared columns and images."""
         return self._said[1]
 
     @property

@@ -119,7 +119,6 @@ def projects(extractor: Extractor) -> bool:
 
 
 def picture_of(choice: PlannerChoice) -> bytes:
-    """Return the planner's picture as SVG."""
     from privmix.reports.pictures import draw_predictions
 
     with ScratchFolder() as folder:
@@ -150,7 +149,6 @@ def design_facts(plan: Plan) -> dict[str, str]:
 
 
 def check_goal(goal: str, extractor: Any, *, design: str = AUTO) -> None:
-    """Raise unless a release can be planned for this goal."""
     check_choice("goal", goal, GOALS)
     if goal == TABLE and not isinstance(extractor, Tabular):
         allowed = "classify; `table` needs the columns of a table: features tabular:SPEC, as they are"

@@ -90,7 +90,6 @@ class Quality(Shown):
         return cls(classes, matrix, auc, loss, Reliability.of(probabilities, labels))
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return the figures, compared with those that take no model."""
         return f"Evaluation on {self.n:,} records", {
             "accuracy": f"{100 * self.accuracy:.2f}%",
             f"always {self.majority}": f"{100 * self.majority_accuracy:.2f}%",
@@ -124,7 +123,6 @@ class Quality(Shown):
 
     @property
     def n(self) -> int:
-        """How many records."""
         return int(self.confusion.sum())
 
     @property
@@ -181,7 +179,6 @@ class Quality(Shown):
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, the confusion matrix left out."""
         return {
             "accuracy": self.accuracy,
             "balanced_accuracy": self.balanced_accuracy,
@@ -204,7 +201,6 @@ def evaluation_content(
     groups: Mapping[str, Quality] | None = None,
     words: str = "",
 ) -> dict[str, Any]:
-    """Return the content of an evaluation's record."""
     return {
         **content_of(quality, reference, groups or {}, words),
         "classes": list(quality.classes),

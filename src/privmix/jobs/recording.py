@@ -58,7 +58,6 @@ class Measured(Shown):
     measurement: Measurement
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return the figures that are a word or a number each."""
         content = self.measurement.content
         plain = {name: value for name, value in content.items() if isinstance(value, str | int | float)}
         return self.measurement.title, {name.replace("_", " "): value for name, value in plain.items()}

@@ -73,14 +73,12 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
 
     @cached_property
     def extractor(self) -> Extractor:
-        """Extractor of the release."""
         if (best := self.choice and self.choice.best) and best.project:
             return Projected(self.job.reader, best.project)
         return self.job.extractor
 
     @property
     def count_is_private(self) -> bool:
-        """Whether the real number of records is not to be shown."""
         return self.job.records is not None or self.job.private_count
 
     @property
@@ -149,7 +147,6 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         return (*found, *filter(None, [self.job.opened.source.unread]))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
         return {
             "plan": self.plan.to_dict(),
             "epsilon": self.job.epsilon,
@@ -162,7 +159,6 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         }
 
     def facts(self) -> dict[str, str]:
-        """For people, by what each is called."""
         plan, job = self.plan, self.job
         relation = relation_of(plan.adjacency.value, unit_of(plan))
         expected: dict[str, str] = {}
@@ -182,7 +178,6 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         }
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """As it prints; what is planned is public, its data are not."""
         return "Planned release", {
             **self.facts(),
             **({"why": " ".join(self.reasons)} if self.reasons else {}),
@@ -190,7 +185,6 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         }
 
     def picture(self) -> Bars | None:
-        """Return the planner's forecast of each design; else the price."""
         return self.plan.picture() if self.choice is None else self.choice.picture()
 
     def __str__(self) -> str:
@@ -280,7 +274,6 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             check_rows(self.with_rows, self.declared.label, self.reader, plan)
 
     def _calibrated(self, config: ReleaseConfig) -> Plan:
-        """Return the plan that meets the target."""
         return config.calibrate(self.epsilon, self.delta)
 
     def _step_for(self, planned: Planned) -> SeriesStep | None:
@@ -288,7 +281,6 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         return None
 
     def _chosen(self, config: ReleaseConfig, progress: Progress) -> tuple[Chosen, ReleaseConfig]:
-        """Return the planner's choice, and the config of the release."""
         shape = tuple(self.opened.schema.input_shape)
         given = (config, self.epsilon, self.delta, self.assumed, self.extractor, self.declared, shape, progress)
         # A store serves other releases too.

@@ -134,7 +134,6 @@ class ReplayTerms:
 
     @cached_property
     def auditor(self) -> Auditor | None:
-        """The auditor that the key is to be sealed for, or None."""
         if self.replay_for is None:
             return None
         # Help is made without it.

@@ -155,7 +155,6 @@ class ReleaseSetting(ReleaseOptions):
 
     @cached_property
     def given_design(self) -> Design[Any] | None:
-        """The design; None where the planner chooses it."""
         # Without a label one design is left, for every goal.
         return design_of(self.design) or (Moments() if self.declared.label is None else None)
 

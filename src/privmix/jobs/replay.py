@@ -111,7 +111,6 @@ class Remade(Shown):
         return tuple(told)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         comparison = self.comparison
         return {
             "release": self.release,
@@ -139,7 +138,6 @@ class Remade(Shown):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the command line."""
         return 0 if self.equal else REFUTED
 
 

@@ -129,11 +129,9 @@ class SampledTable(Shown):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the command line: other than 0 where the fit missed a pair of columns."""
         return _LOST if self.model.lost else 0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
         by = {} if self.forecast is None else {pair.columns: pair.variation for pair in self.forecast.pairs}
         fitted = [
             {**vars(pair), "columns": list(pair.columns), "lost": pair.lost, "variation": by.get(pair.columns)}
@@ -152,7 +150,6 @@ class SampledTable(Shown):
         }
 
     def table(self, start: int = 0, stop: int | None = None) -> Any:
-        """Rows ``start`` to before ``stop`` as an Arrow table."""
         return self.arrow.slice(start, None if stop is None else stop - start)
 
     def to_frame(self, library: str = "pandas") -> Any:
@@ -181,7 +178,6 @@ class SampledTable(Shown):
         return pandas.DataFrame(mapped)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """How many, and how well they fit."""
         worst = listed(f"{' x '.join(pair.columns)} ({pair.beyond:.3f})" for pair in self.worst)
         facts: dict[str, object] = {
             **({"WARNING": "; ".join(self.cautions)} if self.cautions else {}),
@@ -310,7 +306,6 @@ def rows_file(
 
 
 def plan_of(dataset: ReleasedDataset) -> Plan:
-    """Return the plan that a release carried out."""
     if dataset.certificate is None:
         raise InvalidInput("release", "rows without a certificate", "a release, or its folder")
     return plan_from_dict(dataset.certificate["plan"])

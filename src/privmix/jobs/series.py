@@ -65,7 +65,6 @@ class SeriesJob(ReleaseJob):
 
     @property
     def known_shape(self) -> tuple[int, ...] | None:
-        """The first step's, in those after it."""
         return None if self.begins or self.series is None else self.series.notes.input_shape
 
     def check_options(self) -> None:

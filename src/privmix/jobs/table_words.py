@@ -114,7 +114,6 @@ def missing_texts(given: Any, known: list[str] | None) -> dict[str | None, list[
 
 
 def pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[str, Any]]:
-    """Return pairs (column, value) of an option."""
     if given is None:
         return []
     if isinstance(given, Mapping):

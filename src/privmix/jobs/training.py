@@ -60,7 +60,6 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
 
     @property
     def count_is_private(self) -> bool:
-        """Whether the real number of records is not to be shown."""
         return self.plan.records_declared
 
     @property
@@ -83,7 +82,6 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
         }
 
     def facts(self) -> dict[str, str]:
-        """For people, by what each is called."""
         plan, trainer, config = self.plan, self.trainer, self.trainer.config
         relation = relation_of(plan.adjacency.value, unit_of(plan))
         asked = f"epsilon {exact(config.epsilon)}, delta {exact(plan.delta)}, adjacency {relation}"
@@ -106,11 +104,9 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
         }
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """As it prints; what is planned is public, its data are not."""
         return "Planned training", self.facts()
 
     def picture(self) -> Bars | None:
-        """Return the price."""
         return self.plan.picture()
 
 
@@ -148,12 +144,10 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         return own_module(model, self.model_seed or 0) if isinstance(model, str) else model
 
     def _network(self) -> OwnNetwork | None:
-        """Return the same, checked and ready to be trained."""
         return None if self.own is None else OwnNetwork.of(self.own, self.facts)
 
     @property
     def _shared(self) -> dict[str, Any]:
-        """Public data, by the option that names them."""
         return {name: getattr(self, name) for name in _SHARED}
 
     @cached_property
