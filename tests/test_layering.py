@@ -67,7 +67,7 @@ BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pand
 # Modules beside the floors.
 BESIDE = (
     "_lazy", "_registry", "bars", "devices", "errors", "folders", "fields",
-    "optimisers", "named", "options", "packages", "plugins", "progress", "ranges", "rounding",
+    "optimisers", "named", "options", "packages", "plugins", "progress", "rounding",
     "scratch", "shown", "untrusted", "world",
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_origin
 
-from privmix import fields, ranges
+from privmix import fields
 
 
 def wrong_values(kind: type[Any]) -> Iterator[tuple[str, Any]]:
@@ -25,21 +25,21 @@ def wrong_values(kind: type[Any]) -> Iterator[tuple[str, Any]]:
 
 def wrong(limits: Any) -> Sequence[Any]:
     match limits:
-        case ranges.Number(low=low, high=high):
+        case fields.Number(low=low, high=high):
             ends = [low if limits.low_open else math.nextafter(low, -math.inf)] if low > -math.inf else []
             ends += [high if limits.high_open else math.nextafter(high, math.inf)] if high < math.inf else []
             return [*ends, math.nan, math.inf, -math.inf, "1", True, [1.0]]
-        case ranges.Whole(low=low, high=top):
+        case fields.Whole(low=low, high=top):
             ends = [low - 1, *([] if top is None else [top + 1]), *([float(low)] if limits.plain else [])]
             return [*ends, low + 0.5, math.nan, "1", True, [1]]
-        case ranges.Choice():
+        case fields.Choice():
             return ["", "no such word", 1, True, ["a"]]
-        case ranges.Text(pattern=pattern):
+        case fields.Text(pattern=pattern):
             texts = ("", "\0", "x" * 100_000)
             return [*(text for text in texts if re.fullmatch(pattern, text, re.DOTALL) is None), 1]
-        case ranges.Line(most=most):
+        case fields.Line(most=most):
             return ["", " ", "x" * (most + 1), "a\nb", "a\u200bb", 1, *([" a"] if limits.trimmed else [])]
-        case ranges.Flag():
+        case fields.Flag():
             return [0, 1, "yes"]
         case _ if hasattr(limits, "wrong"):
             return limits.wrong

@@ -17,18 +17,18 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
+import math
 import operator
 import re
 import sys
 import types
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin
 
-from privmix.errors import InvalidInput, check_choice, in_terms_of
-from privmix.ranges import *  # noqa: F403 - a field and its range are one vocabulary: callers take both from here
-from privmix.ranges import Coded, Range
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number, in_terms_of
 
 Kind = TypeVar("Kind")
 # Metadata: stored where it is not the default (True), or where the field of this name is not; and never (False).
@@ -40,6 +40,164 @@ _SINCE: Final = "since"
 _WORD: Final = re.compile(r"[0-9A-Za-z_.:,+~/ -]{0,200}")
 _LARGEST: Final = 2**63
 _WORDS: Final = {int: "an integer", float: "a number", bool: "true or false", str: "a text", dict: "values by name"}
+# Control and format characters (zero-width and bidirectional ones among them), surrogates, private use, unassigned,
+# line and paragraph separators: two texts may look equal and differ by one of these.
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Fillers, joiners and blanks of other categories that show nothing either.
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# These two change how their neighbours look in emoji, Persian and Indic scripts, and in Latin nothing.
+_JOINERS: Final = frozenset("\u200c\u200d")
+# Variation selectors: colour of an emoji, form of an ideograph.
+_SELECTORS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+
+def is_printable(text: str) -> bool:
+    """Whether a text is one line in which every character shows."""
+    # A joiner is allowed in emoji, between Arabic letters and after an Indic virama, where spelling needs it. Names
+    # that must differ are compared by looks.
+    return all(mark.isprintable() or _shows(text, place) for place, mark in enumerate(text)) and _BLANK.isdisjoint(text)
+
+
+def _shows(text: str, place: int) -> bool:
+    if text[place] not in _JOINERS:
+        return unicodedata.category(text[place]) not in _UNSEEN
+    before, after = _SELECTORS.sub("", text[:place])[-1:], text[place + 1 : place + 2]
+    if not before or not after:
+        return False
+    emoji = unicodedata.category(after) == "So" and unicodedata.category(before) in ("So", "Sk")
+    arabic = unicodedata.bidirectional(before) == unicodedata.bidirectional(after) == "AL"
+    return emoji or arabic or unicodedata.combining(before) == 9
+
+
+def looks(text: str) -> str:
+    """Return a printable text without marks that hardly change its look: two names must differ in more."""
+    return "".join(mark for mark in _SELECTORS.sub("", text) if mark not in _JOINERS)
+
+
+def printable(text: str, instead: str = "?") -> str:
+    """Return a text from a stranger as one line, each character that does not show replaced."""
+    if is_printable(text):
+        return text
+    return "".join(mark if mark.isprintable() and mark not in _BLANK else instead for mark in text)
+
+
+class Range(Protocol):
+    """Range of a field's values; it stands in the field's type: ``Annotated[int, Whole(1)]``."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise :class:`InvalidInput` about the field ``name`` unless ``value`` is right."""
+        ...
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number in an interval."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    def check(self, name: str, value: Any) -> None:
+        check_number(name, value, low=self.low, high=self.high, low_open=self.low_open, high_open=self.high_open)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An integer from ``low`` to ``high``; ``plain``: an int itself, since no bool or NumPy number survives JSON."""
+
+    low: int
+    high: int | None = None
+    plain: bool = False
+
+    def check(self, name: str, value: Any) -> None:
+        check_integer(name, value, low=self.low, high=self.high)
+        if self.plain and type(value) is not int:
+            raise InvalidInput(name, value, "an integer")
+
+
+class Choice:
+    """One of some words, or of those that a function returns when needed, such as a registry's."""
+
+    def __init__(self, *words: str, of: Callable[[], Sequence[str]] | None = None) -> None:
+        self._words, self._of = words, of
+
+    def check(self, name: str, value: Any) -> None:
+        check_choice(name, value, self._words if self._of is None else self._of())
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that a regular expression matches as a whole; ``words``: what it allows."""
+
+    pattern: str
+    words: str
+
+    def check(self, name: str, value: Any) -> None:
+        if not isinstance(value, str) or re.fullmatch(self.pattern, value, re.DOTALL) is None:
+            raise InvalidInput(name, value, self.words)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of printable characters; ``trimmed``: without spaces around it."""
+
+    most: int
+    trimmed: bool = True
+
+    def check(self, name: str, value: Any) -> None:
+        fits = isinstance(value, str) and bool(value.strip()) and len(value) <= self.most and is_printable(value)
+        if not fits or (self.trimmed and value != value.strip()):
+            raise InvalidInput(name, value, f"a line of 1 to {self.most} printable characters")
+
+
+class By:
+    """A check by a function of field name and value, which raises; ``wrong``: refused values, for tests."""
+
+    wrong: tuple[Any, ...]
+
+    def __init__(self, function: Callable[[str, Any], object], *wrong: Any) -> None:
+        self._function, self.wrong = function, wrong
+
+    def check(self, name: str, value: Any) -> None:
+        try:
+            self._function(name, value)
+        except (TypeError, AttributeError):
+            # It was made for values of the field's own type.
+            raise InvalidInput(name, type(value).__name__, "a value of another type") from None
+
+
+class Flag:
+    """Yes or no: True or False itself, no number for it."""
+
+    def check(self, name: str, value: Any) -> None:
+        if not isinstance(value, bool):
+            raise InvalidInput(name, value, "True or False")
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A codec for values that are not plain: ``write`` to a JSON value, ``read`` from one of any origin, or raise."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+# Common ranges; the names differ in which ends are excluded.
+Positive = Annotated[float, Number(0, low_open=True)]
+Amount = Annotated[float, Number(0)]
+Share = Annotated[float, Number(0, 1, low_open=True, high_open=True)]
+Fraction = Annotated[float, Number(0, 1, high_open=True)]
+Rate = Annotated[float, Number(0, 1, low_open=True)]
+Proportion = Annotated[float, Number(0, 1)]
+Count = Annotated[int, Whole(1)]
+# For plans, which are read back from JSON.
+PlainCount = Annotated[int, Whole(1, plain=True)]
+Size = Annotated[int, Whole(0)]
+Seed = Annotated[int, Whole(0, 2**31 - 1)]
+Words = Annotated[str, Text(".*", "a text")]
+Digest = Annotated[str, Text("[0-9a-f]{64}", "64 hexadecimal digits")]
+Switch = Annotated[bool, Flag()]
 
 
 def used(default: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from privmix.errors import InvalidInput, StorageError, Unquoted
 from privmix.fields import is_printable
+from privmix.folders import storage_errors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,11 +53,8 @@ def open_plain(path: Path, name: str) -> IO[bytes]:
 
 def read_plain(path: Path, name: str, most_bytes: int) -> bytes:
     """Return the bytes of a regular file of at most ``most_bytes``."""
-    with open_plain(path, name) as stream:
-        try:
-            content = stream.read(most_bytes + 1)
-        except OSError as error:
-            raise StorageError(f"{name}: cannot read {path}: {error.strerror}") from None
+    with open_plain(path, name) as stream, storage_errors(name, "read", path):
+        content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise InvalidInput(name, f"more than {most_bytes:,} bytes", f"a file of at most {most_bytes:,} bytes")
     return content
@@ -154,10 +152,8 @@ def check_listing(folder: Path, name: str, files: Collection[str], folders: Coll
     waiting = [("", folder)]
     while waiting:
         above, here = waiting.pop()
-        try:
+        with storage_errors(name, "read", here):
             entries = sorted(os.scandir(here), key=lambda entry: entry.name)
-        except OSError as error:
-            raise StorageError(f"{name}: cannot read {here}: {error.strerror}") from None
         for entry in entries:
             place = f"{above}{entry.name}"
             if entry.is_symlink():

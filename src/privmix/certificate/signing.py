@@ -17,7 +17,7 @@ from privmix.certificate.statement import Statement
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, StorageError
 from privmix.fields import Checked, Choice, printable
-from privmix.folders import write_durably
+from privmix.folders import storage_errors, write_durably
 from privmix.mechanisms.plan import PERSON, RECORD
 from privmix.untrusted import open_plain
 
@@ -171,10 +171,8 @@ def _files(root: Path) -> dict[str, Path]:
     waiting = [("", root)]
     while waiting:
         above, here = waiting.pop()
-        try:
+        with storage_errors("folder", "read", here):
             entries = list(os.scandir(here))
-        except OSError as error:
-            raise StorageError(f"folder: cannot read {here}: {error.strerror}") from None
         for entry in entries:
             name = f"{above}{entry.name}"
             if entry.is_dir(follow_symlinks=False):

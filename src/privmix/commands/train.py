@@ -59,7 +59,7 @@ privmix train ... --scenario extended --public PUBLIC --public-method multiplici
         return self.dry_run or is_first()
 
     def run(self, progress: Progress) -> Model:
-        from privmix.jobs.dataset import PUBLISHED_NAMES
+        from privmix.jobs.dataset import PUBLISHED_NAMES, shown_names
         from privmix.jobs.models import Model
         from privmix.jobs.training import TrainingJob
 
@@ -74,7 +74,7 @@ privmix train ... --scenario extended --public PUBLIC --public-method multiplici
             done = job.carry_out(planned, progress)
         for text in done.warnings:
             warn(text)
-        names = f"{PUBLISHED_NAMES}: {planned.facts()[PUBLISHED_NAMES]}"
+        names = f"{PUBLISHED_NAMES}: {shown_names(job.opened.published_names)}"
         model = Model(done.result, notes=(names, *(() if planned.plan.steps else (_NOT_COMPARED,))))
         # The user's own, whose model may lie where a certificate may not point.
         model.__dict__["extractor"] = job.extractor

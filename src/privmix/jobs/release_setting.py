@@ -136,7 +136,7 @@ class ReleaseSetting(ReleaseOptions):
             records=STAND_IN if self.private_count else schema.records if self.records is None else self.records,
             dim=self.reader.output_dim(schema.input_shape),
             classes=tuple(schema.classes),
-            # In place of the planner's choice. It weighs persons where the choice will: checks of K come before it.
+            # Stand-in for the planner's choice. It weighs persons where the choice will: checks of K come first.
             design=self.given_design or Poisson(mixup_degree=1, person_mean=weighs),
             rows=self.rows,
             clip_norm=self.clip_norm,

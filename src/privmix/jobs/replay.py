@@ -22,10 +22,10 @@ from privmix.certificate.sealed_key import (
 )
 from privmix.data.store import FeatureStore
 from privmix.engine.records import PrivateRecords
-from privmix.errors import REFUTED, WITHHELD, InvalidInput, StorageError, check_integer
+from privmix.errors import REFUTED, WITHHELD, InvalidInput, check_integer
 from privmix.features.base import Extractor
 from privmix.features.spec import from_spec
-from privmix.folders import no_core_dumps, open_private
+from privmix.folders import no_core_dumps, open_private, storage_errors
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_place, records_of, sorted_store
@@ -164,7 +164,9 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
     store = None if asked.features_store is None else Path(asked.features_store)
     check_store(store)
     # The key comes last: checks that fail before it leave no key in memory.
-    content = _read_sealed(beside(folder, SEALED_FILE) if asked.sealed_key is None else Path(asked.sealed_key))
+    place = beside(folder, SEALED_FILE) if asked.sealed_key is None else Path(asked.sealed_key)
+    with storage_errors("sealed key", "read", place), open_private(place, "sealed key") as stream:
+        content = stream.read(MOST_SEALED_BYTES)
     bound = bound_to(sealed, certificate.id, certificate.plan, sealed.records_root)
     with ScratchFolder() as scratch:
         streams = SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
@@ -261,13 +263,3 @@ def _spot_checks(
         start = stop
         progress("spot checks", start, total)
     return SpotChecks(checked, same, largest, wrong)
-
-
-def _read_sealed(place: Path) -> bytes:
-    try:
-        with open_private(place, "sealed key") as stream:
-            return stream.read(MOST_SEALED_BYTES)
-    except FileNotFoundError:
-        raise StorageError(f"sealed key: no file at {place}") from None
-    except OSError as error:
-        raise StorageError(f"sealed key: cannot read {place}: {error.strerror}") from None

@@ -81,12 +81,12 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
             "published_names": self.job.opened.published_names,
         }
 
-    def facts(self) -> dict[str, str]:
+    def shown(self) -> tuple[str, Mapping[str, object]]:
         plan, trainer, config = self.plan, self.trainer, self.trainer.config
         relation = relation_of(plan.adjacency.value, unit_of(plan))
         asked = f"epsilon {exact(config.epsilon)}, delta {exact(plan.delta)}, adjacency {relation}"
         without = {"batches": "none: no private record is read", "public data": config.scenario}
-        known = {
+        known: dict[str, object] = {
             "target": asked,
             **({"in words": Guarantee.of_plan(plan).odds} if plan.steps and self.job.seed is None else {}),
             "model": f"{config.model}, {trainer.weights} trained",
@@ -94,17 +94,14 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
             PUBLISHED_NAMES: shown_names(self.job.opened.published_names),
         }
         if plan.steps == 0:
-            return known | without
-        return known | {
+            return "Planned training", known | without
+        return "Planned training", known | {
             "batches": mechanism_of(plan).said(plan, "").short,
             "views of a record": str(trainer.views.views),
             "clipping": f"{config.clipping}, C = {plan.clip_norm:g}, sensitivity {plan.sensitivity:g}",
             "noise multiplier": f"{plan.noise_multiplier:.5g}",
             "public data": config.scenario,
         }
-
-    def shown(self) -> tuple[str, Mapping[str, object]]:
-        return "Planned training", self.facts()
 
     def picture(self) -> Bars | None:
         return self.plan.picture()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privmix.attacks.membership.scores import ReferenceModels
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, StorageError, check_integer
-from privmix.folders import no_core_dumps, private_folder
+from privmix.folders import no_core_dumps, private_folder, storage_errors
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.plan import check_of_records
 from privmix.mechanisms.streams import SecretStreams
@@ -219,7 +219,7 @@ class _Kept:
     """Finished reference models' log-odds in a private folder, for one attack only."""
 
     def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
-        try:
+        with storage_errors("work", "use", folder):
             self._folder = private_folder(folder, "work")
             text = json.dumps(identity, indent=1, sort_keys=True).encode()
             if self._folder.has(_SETTINGS):
@@ -229,8 +229,6 @@ class _Kept:
                 same = not self._folder.names()
                 if same:
                     self._folder.write(_SETTINGS, text)
-        except OSError as error:
-            raise StorageError(f"work: {folder}: {error.strerror or type(error).__name__}") from None
         if not same:
             raise InvalidInput("work", str(folder), "the folder of the same attack, or an empty one")
 
@@ -249,10 +247,8 @@ class _Kept:
     def write(self, name: str, values: NDArray[Any]) -> None:
         content = io.BytesIO()
         np.savez(content, values=values)
-        try:
+        with storage_errors("work", "write", self._folder.path):
             self._folder.write(name, content.getvalue())
-        except OSError as error:
-            raise StorageError(f"work: {self._folder.path}: {error.strerror or type(error).__name__}") from None
 
 
 def _identity(

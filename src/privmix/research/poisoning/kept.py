@@ -15,8 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import StorageError
-from privmix.folders import PrivateFolder, private_folder
+from privmix.folders import PrivateFolder, private_folder, storage_errors
 from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.victims.ordinary import Victim
 from privmix.untrusted import MEBIBYTE
@@ -58,11 +57,9 @@ class KeptTrials:
         if work is None:
             return
         self._name = f"{name}-{_digest(settings, train, test, victim)}.jsonl"
-        try:
+        with storage_errors("work", "use", work):
             self._folder = private_folder(work, "work")
             found = self._folder.read(self._name, _MOST_BYTES) if self._folder.has(self._name) else b""
-        except OSError as error:
-            raise StorageError(f"work: {work}: {error.strerror or type(error).__name__}") from None
         for line in found.splitlines():
             if (kept := _parsed(line)) is not None:
                 self._known[kept[0]] = kept[1]
@@ -78,7 +75,7 @@ class KeptTrials:
         folder = self._folder
         if folder is None:
             return
-        try:
+        with storage_errors("work", "write", folder.path):
             # Another process may just have made it.
             with contextlib.suppress(FileExistsError):
                 folder.create(self._name).close()
@@ -92,8 +89,6 @@ class KeptTrials:
                 file.write(half + line + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError as error:
-            raise StorageError(f"work: {folder.path}: {error.strerror or type(error).__name__}") from None
 
 
 def _parsed(line: bytes) -> tuple[str, Trial] | None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, StorageError
-from privmix.folders import HeldFolder, PrivateFolder
+from privmix.folders import HeldFolder, PrivateFolder, storage_errors
 from privmix.progress import Progress
 from privmix.world import World
 
@@ -31,7 +31,7 @@ class SynthesisWork:
     @classmethod
     def opened(cls, folder: Path, told: str) -> SynthesisWork:
         """Return the folder, new or of the same model; raises InvalidInput for a folder of another user or run."""
-        try:
+        with storage_errors("work", "write", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             held = PrivateFolder(folder, "work")
             # A kill may have come while the mark was written.
@@ -44,8 +44,6 @@ class SynthesisWork:
                 raise InvalidInput("work", str(folder), "an empty folder, or that of an interrupted run")
             if _MARK not in names:
                 held.write(_MARK, told.encode())
-        except OSError as error:
-            raise StorageError(f"work: cannot write {folder}: {error.strerror}") from None
         return cls(held)
 
     @property
@@ -74,11 +72,8 @@ class SynthesisWork:
 
     def _write(self, place: Path, block: NDArray[np.uint8]) -> None:
         self._folder.check_in_place()
-        try:
-            with self._folder.new(place.name) as file:
-                np.save(file, block)
-        except OSError as error:
-            raise StorageError(f"work: cannot write {self._folder.path}: {error.strerror}") from None
+        with storage_errors("work", "write", self._folder.path), self._folder.new(place.name) as file:
+            np.save(file, block)
 
     def discard(self) -> None:
         self._folder.discard()
