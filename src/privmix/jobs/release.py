@@ -5,45 +5,52 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from privmix.accounting.base import PrivacyCost
+from privmix.accounting.pricing import count_noise
+from privmix.certificate.about import About
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.guarantee import Guarantee
+from privmix.certificate.sealed_key import SEALED_FILE, Auditor
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.data.store import FeatureStore
+from privmix.designs.moments.plan import Moments
+from privmix.designs.rows.poisson import Poisson
 from privmix.engine.cluster import check_places
 from privmix.engine.rows import PrivateRecords
-from privmix.errors import WITHHELD, InvalidInput, warn
-from privmix.features.base import Extractor
+from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number, warn
+from privmix.features.base import Extractor, parse_features
 from privmix.features.projected import Projected
 from privmix.features.tabular import Tabular
 from privmix.jobs.budget import JobCost, telling
-from privmix.jobs.counting import Counted, check_same_persons, count
-from privmix.jobs.dataset import PUBLISHED_NAMES, shown_names
+from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_persons, count
+from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
 from privmix.jobs.features import features_place, records_of
 from privmix.jobs.job import Job, PlannedJob, RunArguments, RunKey, Work
-from privmix.jobs.options import TABLE
+from privmix.jobs.options import AUTO, CLASSIFY, TABLE, Local, machine_of
 from privmix.jobs.persons import check_persons, records_of_each
-from privmix.jobs.planner import Chosen, choose, columns_of, declared_model, design_facts
+from privmix.jobs.planner import Chosen, check_goal, choose, columns_of, declared_model, design_facts, design_of
+from privmix.jobs.public_data import refuse_private
 from privmix.jobs.release_folder import Release
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM, ReleaseOptions
-from privmix.jobs.release_setting import ReleaseSetting
 from privmix.learning.table_model import LARGEST_TABLE
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run import Run
-from privmix.mechanisms.run_folder import RunState
+from privmix.mechanisms.run_folder import RunState, beside
 from privmix.planning.choice import PlannerChoice
 from privmix.planning.config import WHY, ReleaseConfig
 from privmix.planning.table import TableForecast, few_for_noise, forecast_table
+from privmix.plans.design import Design
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
 from privmix.plans.rows import ReleasePlan
 from privmix.progress import Progress, silent
-from privmix.releases.folder import ROWS_FILE
-from privmix.releases.run import ReleaseRun
+from privmix.releases.folder import RELEASE_FOLDER, ROWS_FILE
+from privmix.releases.run import ReleaseRun, check_no_sealed_key
 from privmix.releases.series import SeriesStep
 from privmix.rounding import exact
 from privmix.scratch import ScratchFolder
@@ -103,7 +110,8 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         found = [*([f"design: {self.reasons[0]}"] if self.reasons else []), names]
         if (auditor := self.job.auditor) is not None:
             told = f"for {auditor.terms.whom} until {auditor.until}: give it to no other person"
-            found.append(f"sealed key: {self.job.sealed_key}, {told}")
+            place = None if self.job.out is None else beside(Path(self.job.out), SEALED_FILE)
+            found.append(f"sealed key: {place}, {told}")
         return tuple(found)
 
     @property
@@ -131,7 +139,8 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         least = 1 / self.plan.most_units
         if self.job.delta >= least:
             found.append(f"delta {exact(self.job.delta)} is not below 1/{unit_of(self.plan).many} = {least:.3g}")
-        if self.job.plain_numbers and self.job.clip_norm == DEFAULT_CLIP_NORM and not self.job.resume:
+        plain = self.job.reader.name == "identity"
+        if plain and self.job.clip_norm == DEFAULT_CLIP_NORM and not self.job.resume:
             found.append(
                 f"features are plain numbers and the clipping bound is {DEFAULT_CLIP_NORM:g}, its default. Longer "
                 f"records keep only their proportions, so a column of large numbers hides the others. Choose a bound "
@@ -193,7 +202,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
+class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
     """A release of one private dataset: :meth:`plan` it, then :meth:`carry_out` the plan.
 
     Formal guarantees: those of :class:`privmix.jobs.job.Job`. A private count is a charge of its own, made before it is
@@ -202,6 +211,128 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     made: ClassVar[str] = "release"
     runs: ClassVar[type[Run] | None] = ReleaseRun
+    in_series: ClassVar[bool] = False
+    """Whether the release is a step of a series, which keeps a key."""
+
+    @cached_property
+    def reader(self) -> Extractor:
+        """The public extractor of raw inputs, projected where that is asked for."""
+        found = parse_features(self.features)
+        if self.project is None:
+            return found
+        return Projected(found, check_integer("project", self.project, low=1))
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """The public extractor of what is released."""
+        return self.reader.with_columns(self.opened.source.number_names)
+
+    @cached_property
+    def opened(self) -> Dataset:
+        return open_dataset(
+            self.data,
+            self.reader,
+            split=self.split,
+            classes=self.classes,
+            columns=self.declared,
+            input_shape=self.known_shape,
+        )
+
+    @property
+    def known_shape(self) -> tuple[int, ...] | None:
+        """Shape of an input, where an earlier release states it."""
+        return None
+
+    def check_options(self) -> None:
+        if self.out is not None:
+            RELEASE_FOLDER.check_target(Path(self.out), overwrite=self.overwrite)
+        check_asked(self.private_count, self.records, dry_run=self.dry_run, most_per_person=self.most_per_person)
+        if self.of_persons and self.records is None and not self.private_count:
+            allowed = "the number of persons: declare it, or estimate it with `private_count`"
+            raise InvalidInput("records", None, allowed)
+        if self.person_quantile is not None:
+            self._check_quantile(self.person_quantile)
+        if (self.persons.per_person or 1) > 1 and not self.private_count:
+            allowed = "1 without `private_count`: for larger values the total weight of all persons is private"
+            raise InvalidInput("per_person", self.persons.per_person, allowed)
+        if self.given_design is not None and not self.dry_run and self.given_design.in_series is not self.in_series:
+            allowed = "a design for single releases; for a series use privmix series begin"
+            raise InvalidInput("design", self.design_name, allowed)
+        if self.given_design is not None and self.assumed.any:
+            allowed = "auto with `assume`, and a label (omit `design` or `assume`)"
+            raise InvalidInput("design", self.design_name, allowed)
+        if self.goal != CLASSIFY:
+            check_goal(self.goal, self.reader, design=self.design_name)
+        if self.goal == TABLE and self.assumed.proxy is not None:
+            raise InvalidInput(
+                "assume proxy", WITHHELD, f"no proxy with `goal` {TABLE}, which takes shares from the specification"
+            )
+        self.assumed.check(of_persons=self.of_persons)
+        if self.auditor is not None:
+            self._check_replay(self.auditor)
+        # Evaluated for their errors: a missing licence file or engine is found before the charge.
+        _ = self.about.licence_text()
+        _ = self.machine
+        refuse_private({"proxy": self.assumed.proxy}, self.data, self.split)
+        check_number("epsilon", self.epsilon, low=0, low_open=True)
+        check_number("delta", self.delta, low=0, high=1, high_open=True)
+
+    def _check_quantile(self, quantile: float) -> None:
+        check_number("person_quantile", quantile, low=0, high=1, low_open=True, high_open=True)
+        if not self.of_persons or not self.private_count:
+            raise InvalidInput("person_quantile", quantile, "only with `person` and `private_count`")
+        if self.persons.per_person is not None:
+            raise InvalidInput(
+                "per_person", self.persons.per_person, "no value with `person_quantile`, which estimates it"
+            )
+
+    def _check_replay(self, auditor: Auditor) -> None:
+        if self.out is not None and not self.resume:
+            check_no_sealed_key(Path(self.out))
+        today = datetime.now(UTC).date().isoformat()
+        # A run that goes on keeps to the day that it began with.
+        if auditor.until < today and not self.resume:
+            raise InvalidInput("replay_for until", auditor.until, f"today ({today}, UTC) or a later day")
+
+    @cached_property
+    def config(self) -> ReleaseConfig:
+        """The release's config; where the count is private, its record count is a stand-in."""
+        schema = self.opened.schema
+        weighs = (self.persons.per_person or 1) > 1 or self.person_quantile is not None
+        config = ReleaseConfig(
+            # A private count is a query that costs: with a stand-in, all other errors show before it.
+            records=STAND_IN if self.private_count else schema.records if self.records is None else self.records,
+            dim=self.reader.output_dim(schema.input_shape),
+            classes=tuple(schema.classes),
+            # Stand-in for the planner's choice. It weighs persons where the choice will: checks of K come first.
+            design=self.given_design or Poisson(mixup_degree=1, person_mean=weighs),
+            rows=self.rows,
+            clip_norm=self.clip_norm,
+            centre=self.centre,
+            residual_clip_norm=self.residual_clip_norm,
+            records_noise_multiplier=count_noise(self.epsilon, self.delta) if self.private_count else None,
+            records_declared=self.records is not None,
+            channels=self.reader.channels(schema.input_shape),
+            per_person=(self.persons.per_person or 1) if self.of_persons else None,
+            person_quantile=self.person_quantile,
+        )
+        if config.design.fixed_size and not self.of_persons and config.records != schema.records:
+            allowed = f"no value for design {self.design_name}, which uses the real record count"
+            raise InvalidInput("records", self.records, allowed)
+        return config
+
+    @cached_property
+    def given_design(self) -> Design[Any] | None:
+        # Without a label one design is left, for every goal.
+        return design_of(self.design) or (Moments() if self.declared.label is None else None)
+
+    @cached_property
+    def machine(self) -> Local:
+        return machine_of(self.engine, None if self.design_name == AUTO else self.design_name)
+
+    @cached_property
+    def about(self) -> About:
+        return About.of(self.metadata)
 
     @property
     def published_names(self) -> dict[str, list[str]]:
