@@ -250,10 +250,13 @@ class _Said:
         return self.range is not None or (self.each is not None and self.each.ranged)
 
 
-@functools.cache
-def _said(kind: Any) -> Mapping[str, _Said]:
+def _read_types(kind: Any) -> Mapping[str, _Said]:
     hints = hints_of(kind)
     return {item.name: _of(hints[item.name]) for item in fields(kind)}
+
+
+# Typed here: type checkers do not see classes as hashable, which a cache takes alone.
+_said: Callable[[Any], Mapping[str, _Said]] = functools.cache(_read_types)
 
 
 class NotImported:

@@ -21,10 +21,11 @@ from privmix.features.spec import from_spec
 from privmix.fields import stored
 from privmix.jobs.audit import AuditResult
 from privmix.jobs.budget import JobCost
-from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.dataset import Dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, PlannedJob, RunKey, Work
 from privmix.jobs.kinds import kind_of
+from privmix.jobs.models import open_for_model
 from privmix.jobs.options import CanaryOptions
 from privmix.jobs.recording import Measurement
 from privmix.mechanisms.plan import unit_of
@@ -99,25 +100,12 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
 
     @cached_property
     def opened(self) -> Dataset:
-        facts = self.audited.facts
-        return open_dataset(
-            self.data,
-            self.extractor,
-            split=self.split,
-            classes=list(facts.classes),
-            columns=self.declared,
-            input_shape=tuple(facts.input_shape),
-        )
+        return open_for_model(self.audited.facts, self.extractor, self.data, self.split, self.declared)
 
     def plan(self) -> PlannedAudit:
         """Check everything that can be checked without a private record and without a charge."""
         self.check()
         target, schema = self.audited, self.opened.schema
-        shape, classes = tuple(target.facts.input_shape), tuple(target.facts.classes)
-        if tuple(schema.input_shape) != shape:
-            raise InvalidInput("data", schema.input_shape, f"inputs of shape {shape}, as the target's")
-        if tuple(schema.classes) != classes:
-            raise InvalidInput("data", list(schema.classes), f"the target's classes: {', '.join(classes)}")
         self._check_persons()
         # A declared count, or a count of persons, is not the number of records.
         counted = not target.plan.records_declared and target.plan.per_person is None
