@@ -49,6 +49,7 @@ class _Lines:
 
     def __init__(self, event: Event, adjacency: Adjacency) -> None:
         # The recursion begins with events as rare as a false proof may be: lines must reach them.
+        # Beyond 40, exp(-epsilon) is lost next to 1 in double precision. A lower line costs power, not validity.
         most = min(40.0, max(epsilon(event, _RAREST, adjacency=adjacency).epsilon, 1e-6))
         self._epsilons = np.concatenate([[0.0], np.geomspace(most / 500, most, _LINES)])
         growth = np.exp(self._epsilons)

@@ -29,11 +29,13 @@ LEAST_CONTROL: Final = 100
 # A smaller control, and as few of the data, would hide that a record is singled out.
 _MOST_TIMES: Final = 4
 # Standard deviations by which more of the control than by chance may be in the data; splits that a spread is taken of.
+# At 6, chance refuses about one honest control in a billion.
 _ODD, _SPLITS = 6.0, 200
 # Rows that attacks search, records that membership is scored of, and nearest rows that count.
 _MOST_ROWS, _MOST_SCORED, _NEAREST = 50_000, 10_000, 10
 # Targets that are compared with all rows at once.
 _BLOCK: Final = 50
+# Least share of a state by the model, so that the logarithm of an unseen one is finite.
 _TINY: Final = 1e-12
 
 

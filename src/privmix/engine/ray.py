@@ -40,7 +40,9 @@ _Result = TypeVar("_Result")
 # Bytes of sums of one task: of rows, and of anything else.
 _SUMS_BYTES = 2**29
 _PASS_BYTES = 2**31
+# More than one, so that a slow CPU delays a pass by half of its share; few, since each task sends its sums.
 _TASKS_A_CPU = 2
+# Sums that a task merges: all of them are in its memory at once, and a small tree has few rounds.
 _FAN_IN = 4
 
 

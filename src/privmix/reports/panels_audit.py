@@ -172,6 +172,7 @@ def _at_most(claimed: float | None) -> str:
 
 def _priced(priced: float | None, claimed: float | None) -> list[NumberBlock]:
     """Return the accountant's figure for what ran, where the claim is another's."""
+    # Within 1% the two figures print alike, and readers would look for a difference that matters.
     if priced is None or (claimed is not None and priced <= claimed * 1.01):
         return []
     return [NumberBlock("priced here", _at_most(priced), "upper bound for the run")]
