@@ -73,10 +73,11 @@ class Evaluation(Measured):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        from privmix.jobs.quality import content_of
-
         figure = None if self.figure is None else str(self.figure)
-        return {**content_of(self.quality, self.reference, self.groups, self.reference_words), "figure": figure}
+        # The record alone has these.
+        own = {"classes", "confusion", "split"}
+        found = {name: value for name, value in self.measurement.content.items() if name not in own}
+        return {**found, "figure": figure}
 
 
 def _group(one: Quality) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -111,35 +111,32 @@ def _format(file: Path) -> str:
     return getattr(reader_of(file), "name", "")
 
 
+@dataclass
 class _Look:
     """One pass over one source."""
 
-    def __init__(
-        self,
-        found: DataCheck,
-        source: Source,
-        extractor: Extractor,
-        file: Path | None,
-        label: str | None,
-        show_values: bool,
-    ) -> None:
-        self._found, self._source, self._extractor, self._label = found, source, extractor, label
-        self._file, self._show, self._names, self._done = file, show_values, source.names, 0
+    found: DataCheck
+    source: Source
+    extractor: Extractor
+    file: Path | None
+    label: str | None
+    show: bool
+    done: int = 0
 
     def chunks(self) -> Iterator[NDArray[np.float64]]:
         """Look at every record; yields the lengths of the features of those that fit, chunk by chunk."""
-        for raw_x, raw_y in self._source._silent_chunks(_STEP):
+        for raw_x, raw_y in self.source._silent_chunks(_STEP):
             bad = self._labels(raw_y) | self._inputs(raw_x)
             kept = np.array([row for row in range(len(raw_x)) if row not in bad], dtype=np.int64)
-            self._done += len(raw_x)
-            self._found.records += len(raw_x)
+            self.done += len(raw_x)
+            self.found.records += len(raw_x)
             yield self._lengths(raw_x[kept])
-        if self._done != self._source.schema.records:
-            why = f"{self._source.schema.records:,} lines, but {self._done:,} records: cells may hold line breaks"
+        if self.done != self.source.schema.records:
+            why = f"{self.source.schema.records:,} lines, but {self.done:,} records: cells may hold line breaks"
             self._tell(0, None, why, True, None)
 
     def _labels(self, raw: NDArray[Any]) -> set[int]:
-        classes, bad = self._source.schema.classes, set()
+        classes, bad = self.source.schema.classes, set()
         try:
             places = encode_labels(raw, classes).tolist()
         except InvalidInput:
@@ -150,14 +147,14 @@ class _Look:
                     places.append(int(encode_labels(raw[row : row + 1], classes)[0]))
                 except InvalidInput:
                     bad.add(row)
-                    self._tell(row, self._label, "not a declared class", True, raw[row])
+                    self._tell(row, self.label, "not a declared class", True, raw[row])
         for place in places:
-            self._found.classes[classes[place]] += 1
+            self.found.classes[classes[place]] += 1
         return bad
 
     def _inputs(self, raw: NDArray[Any]) -> set[int]:
         """Rows that a release would refuse."""
-        schema, bad = self._source.schema, set()
+        schema, bad = self.source.schema, set()
         if schema.columns is None:
             return self._numbers(raw)
         for row, one in enumerate(raw):
@@ -172,26 +169,26 @@ class _Look:
                     bad.add(row)
                     self._tell(row, name, "neither text nor a finite number", True, cell)
         places = {name: place for place, name in enumerate(schema.columns)}
-        for row, name, why in self._extractor.reads.unusual(raw):
+        for row, name, why in self.extractor.reads.unusual(raw):
             refused = why in REFUSED or why == NO_TEXT
             bad |= {row} if refused else set()
             # A table of texts has one column, whose name no extractor knows.
             name = name or schema.columns[0]
             self._tell(row, name, why, refused, raw[row, places[name]])
-        for name in getattr(self._extractor.reads, "number_columns", ()):
+        for name in getattr(self.extractor.reads, "number_columns", ()):
             self._marks(name, raw[:, places[name]].tolist())
         return bad
 
     def _marks(self, name: str, cells: list[Any]) -> None:
         """Whether every decimal mark of a column may part thousands."""
-        thousands = self._found.like_thousands
+        thousands = self.found.like_thousands
         if thousands.get(name, True):
             found = {like_thousands(cell) for cell in set(cells) if isinstance(cell, str)} - {None}
             if found:
                 thousands[name] = found == {True}
 
     def _numbers(self, raw: NDArray[Any]) -> set[int]:
-        shape = self._source.schema.input_shape
+        shape = self.source.schema.input_shape
         try:
             as_inputs(raw, shape)
         except InvalidInput as error:
@@ -211,10 +208,10 @@ class _Look:
     def _lengths(self, raw: NDArray[Any]) -> NDArray[np.float64]:
         if not len(raw):
             return np.empty(0)
-        schema = self._source.schema
+        schema = self.source.schema
         x = as_inputs(raw, schema.input_shape) if schema.columns is None else as_table(raw, schema.columns)
-        step = self._extractor.step
-        parts = [self._extractor.transform(x[start : start + step]) for start in range(0, len(x), step)]
+        step = self.extractor.step
+        parts = [self.extractor.transform(x[start : start + step]) for start in range(0, len(x), step)]
         return np.asarray(np.linalg.norm(np.concatenate(parts).astype(np.float64), axis=1))
 
     def singly(self, columns: Columns, error: BaseException) -> NDArray[np.float64]:
@@ -222,10 +219,10 @@ class _Look:
         before, good = self._refusals(), []
         for number, read in enumerate(self._readers(columns)):
             # Chunks before the error were looked at.
-            if number < self._done:
+            if number < self.done:
                 continue
-            self._done = number
-            self._found.records += 1
+            self.done = number
+            self.found.records += 1
             try:
                 raw_x, raw_y = read()
             except _WrongCells as wrong:
@@ -244,39 +241,39 @@ class _Look:
         return self._lengths(np.concatenate(good)) if good else np.empty(0)
 
     def _refusals(self) -> int:
-        return sum(count for (_, _, refused), count in self._found.counts.items() if refused)
+        return sum(count for (_, _, refused), count in self.found.counts.items() if refused)
 
     def _readers(self, columns: Columns) -> Iterator[Callable[[], tuple[NDArray[Any], NDArray[Any]]]]:
         """Yield a reader of each record of the source; a record that fails does not stop those after it."""
-        source = self._source
+        source = self.source
         if isinstance(source, ImageFolderSource):
             yield from (partial(source.some, place, place + 1) for place in range(source.schema.records))
         elif isinstance(source, JsonlSource):
             for row, _ in source._rows():
                 yield partial(source._arrays, [row])
-        elif self._file is not None and _format(self._file) == "csv":
-            dialect = (columns.dialect() or Dialect()).of(self._file)
-            with open_binary(self._file) as stream:
-                lines = rows_of(self._file, stream, dialect)
+        elif self.file is not None and _format(self.file) == "csv":
+            dialect = (columns.dialect() or Dialect()).of(self.file)
+            with open_binary(self.file) as stream:
+                lines = rows_of(self.file, stream, dialect)
                 names, label = next(lines) or [], columns.label
                 wanted = source.schema.columns or columns.number_names
                 inputs = list(wanted or [name for name in names if name != label])
                 numeric = source.schema.columns is None
-                if not numeric and isinstance(self._extractor.reads, Tabular):
-                    dialect = replace(dialect, numbers=self._extractor.reads.number_columns)
+                if not numeric and isinstance(self.extractor.reads, Tabular):
+                    dialect = replace(dialect, numbers=self.extractor.reads.number_columns)
                 for line in lines:
                     yield partial(_line, line, names, inputs, label, numeric, dialect)
 
     def _tell(self, row: int, column: str | None, why: str, refused: bool, value: Any) -> None:
         kind = (column, why, refused)
-        self._found.counts[kind] += 1
-        if self._found.counts[kind] > _MOST_PLACES:
+        self.found.counts[kind] += 1
+        if self.found.counts[kind] > _MOST_PLACES:
             return
-        place = self._done + row
-        whole = None if self._file is None else str(self._file)
-        file = whole if self._names is None or place >= len(self._names) else self._names[place]
-        shown = str(value) if self._show and value is not None else None
-        self._found.misfits.append(Misfit(file, place + 1, column, why, refused, shown))
+        place = self.done + row
+        whole, names = None if self.file is None else str(self.file), self.source.names
+        file = whole if names is None or place >= len(names) else names[place]
+        shown = str(value) if self.show and value is not None else None
+        self.found.misfits.append(Misfit(file, place + 1, column, why, refused, shown))
 
 
 class _WrongCells(Exception):

@@ -53,7 +53,8 @@ Said = Mapping[str, Any] | Sequence[str] | None
 """Column -> what is said of it, or texts ``"COLUMN=WHAT"``."""
 
 
-_SAID: Final = "Columns, by public knowledge"
+def _column(text: str, several: str) -> Any:
+    return option(None, text, "Columns, by public knowledge", several=several)
 
 
 @described
@@ -61,36 +62,20 @@ _SAID: Final = "Columns, by public knowledge"
 class SpecOptions:
     """Contents of columns, by public knowledge."""
 
-    number: Said = option(
-        None,
-        "Numbers in a range: age=0:120, or in 12 intervals: age=0:120:12.",
-        _SAID,
-        several="COLUMN=LOW:HIGH[:INTERVALS]",
+    number: Said = _column(
+        "Numbers in a range: age=0:120, or in 12 intervals: age=0:120:12.", "COLUMN=LOW:HIGH[:INTERVALS]"
     )
-    bins: Said = option(
-        None,
-        "Numbers in intervals: age=18,40,65, or with bounds: age=0:18,40,65:120.",
-        _SAID,
-        several="COLUMN=EDGE,EDGE",
+    bins: Said = _column("Numbers in intervals: age=18,40,65, or with bounds: age=0:18,40,65:120.", "COLUMN=EDGE,EDGE")
+    integer: Said = _column("Number columns that hold whole numbers only, with commas.", "COLUMNS")
+    category: Said = _column("Categories of a column: sex=F,M.", "COLUMN=VALUE,VALUE")
+    ordinal: Said = _column("Ordered categories of a column: stage=I,II,III.", "COLUMN=VALUE,VALUE")
+    date: Said = _column(
+        "Dates in a range: admitted=2015-01-01:2025-12-31, then optionally a format, :%d.%m.%Y.", "COLUMN=FIRST:LAST"
     )
-    integer: Said = option(None, "Number columns that hold whole numbers only, with commas.", _SAID, several="COLUMNS")
-    category: Said = option(None, "Categories of a column: sex=F,M.", _SAID, several="COLUMN=VALUE,VALUE")
-    ordinal: Said = option(None, "Ordered categories of a column: stage=I,II,III.", _SAID, several="COLUMN=VALUE,VALUE")
-    date: Said = option(
-        None,
-        "Dates in a range: admitted=2015-01-01:2025-12-31, then optionally a format, :%d.%m.%Y.",
-        _SAID,
-        several="COLUMN=FIRST:LAST",
-    )
-    boolean: Said = option(
-        None, "Columns of true and false, or with their texts: smoker=ja:nein.", _SAID, several="COLUMN[=TRUE:FALSE]"
-    )
-    ignore: Said = option(None, "Unused columns, such as names and identifiers, with commas.", _SAID, several="COLUMNS")
-    missing: Said = option(
-        None,
-        "Texts of missing values: weight=NA,-999; without a column, in all columns.",
-        _SAID,
-        several="[COLUMN=]TEXT,TEXT",
+    boolean: Said = _column("Columns of true and false, or with their texts: smoker=ja:nein.", "COLUMN[=TRUE:FALSE]")
+    ignore: Said = _column("Unused columns, such as names and identifiers, with commas.", "COLUMNS")
+    missing: Said = _column(
+        "Texts of missing values: weight=NA,-999; without a column, in all columns.", "[COLUMN=]TEXT,TEXT"
     )
     look: bool = option(False, "Read the records and propose the rest; no guarantee covers this.")
 

@@ -16,6 +16,9 @@ from privmix.shown import Bar, Bars, Shown
 _BINS: Final = 15
 # Classes whose recall a summary names.
 _MOST_SHOWN: Final = 10
+_FIGURES: Final = (
+    *("accuracy", "balanced_accuracy", "majority", "majority_accuracy", "auc", "log_loss", "guessing_log_loss"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,13 +183,7 @@ class Quality(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "accuracy": self.accuracy,
-            "balanced_accuracy": self.balanced_accuracy,
-            "majority": self.majority,
-            "majority_accuracy": self.majority_accuracy,
-            "auc": self.auc,
-            "log_loss": self.log_loss,
-            "guessing_log_loss": self.guessing_log_loss,
+            **{name: getattr(self, name) for name in _FIGURES},
             "calibration_error": None if self.calibration is None else self.calibration.error,
             "per_class": dict(self.recall),
             "n": self.n,
@@ -195,31 +192,16 @@ class Quality(Shown):
 
 
 def evaluation_content(
-    quality: Quality,
-    split: str,
-    reference: Quality | None = None,
-    groups: Mapping[str, Quality] | None = None,
-    words: str = "",
+    quality: Quality, split: str, reference: Quality | None, groups: Mapping[str, Quality], words: str
 ) -> dict[str, Any]:
-    return {
-        **content_of(quality, reference, groups or {}, words),
-        "classes": list(quality.classes),
-        "confusion": quality.confusion.tolist(),
-        "split": split,
-    }
-
-
-def content_of(
-    quality: Quality, reference: Quality | None, groups: Mapping[str, Quality], words: str
-) -> dict[str, Any]:
-    """Return the figures of an evaluation, JSON values."""
+    """Return the content of an evaluation's record; `words`: what the reference is."""
     found = {**quality.to_dict(), "reference_accuracy": None if reference is None else reference.accuracy}
     if reference is not None:
         found["reference"] = reference.to_dict()
         found |= {"reference_words": words} if words else {}
     if groups:
         found["groups"] = [{"group": name, **one.to_dict()} for name, one in groups.items()]
-    return found
+    return {**found, "classes": list(quality.classes), "confusion": quality.confusion.tolist(), "split": split}
 
 
 def _auc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
@@ -388,7 +370,7 @@ def _real_tree(real: _Task, test: _Task | None = None) -> TreeQuality | NumberQu
     found = [
         _tree((x[fold != one], values[fold != one]), (x[fold == one], values[fold == one])) for one in range(_FOLDS)
     ]
-    means = {
+    means: dict[str, Any] = {
         name: None if None in (told := [vars(one)[name] for one in found]) else float(np.mean(told))
         for name in vars(found[0])
     }

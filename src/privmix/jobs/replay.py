@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privmix.certificate.sealed_key import (
     MOST_SEALED_BYTES,
@@ -172,9 +171,15 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
         streams = SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
         try:
             whose = None if plan.per_person is None else persons.read(dataset)
-            records, checks = _records(
-                dataset, extractor, whose, store, asked.spot_checks, machine.memory_gb, scratch, progress
-            )
+            records: PrivateRecords | FeatureStore
+            checks: SpotChecks | None = None
+            if store is None:
+                chosen = features_place(dataset, extractor, None, scratch / "features")
+                records = records_of(dataset, extractor, whose, chosen, machine.memory_gb, progress)
+            else:
+                found = FeatureStore.open(store)
+                checks = _spot_checks(dataset, extractor, found, asked.spot_checks, progress)
+                records = sorted_store(found, whose, scratch / "by-person", machine.memory_gb, progress)
         except BaseException:
             streams.destroy()
             raise
@@ -217,33 +222,15 @@ def _opened(
     return found, extractor
 
 
-def _records(
-    dataset: Dataset,
-    extractor: Extractor,
-    whose: NDArray[np.int64] | None,
-    place: Path | None,
-    spot_checks: int,
-    memory_gb: float | None,
-    scratch: Path,
-    progress: Progress,
-) -> tuple[PrivateRecords | FeatureStore, SpotChecks | None]:
-    """Return what is mixed, and what spot checks found of it where it came from a store."""
-    if place is None:
-        chosen = features_place(dataset, extractor, None, scratch / "features")
-        return records_of(dataset, extractor, whose, chosen, memory_gb, progress), None
-    store = FeatureStore.open(place)
-    if store.features.shape != (dataset.schema.records, extractor.output_dim(dataset.schema.input_shape)):
-        raise InvalidInput("features_store", WITHHELD, "a store of these records, by this extractor")
-    store.verify()
-    checks = _spot_checks(dataset, extractor, store, check_integer("spot_checks", spot_checks, low=1), progress)
-    return sorted_store(store, whose, scratch / "by-person", memory_gb, progress), checks
-
-
 def _spot_checks(
     dataset: Dataset, extractor: Extractor, store: FeatureStore, number: int, progress: Progress
 ) -> SpotChecks:
-    """Make the features of some records again, chosen by an unpredictable draw, and compare."""
+    """Check a store: make the features of some records again, chosen by an unpredictable draw, and compare."""
     total = dataset.schema.records
+    if store.features.shape != (total, extractor.output_dim(dataset.schema.input_shape)):
+        raise InvalidInput("features_store", WITHHELD, "a store of these records, by this extractor")
+    store.verify()
+    check_integer("spot_checks", number, low=1)
     # Entropy of the system: the maker of a store cannot foresee which records are made again.
     drawn = np.sort(np.random.default_rng().choice(total, min(number, total), replace=False))
     start = checked = same = wrong = 0
