@@ -123,7 +123,7 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         labelled = len(facts.classes) > 1
         # The real records first: what is wrong with them shows before the fit, which takes much longer.
         given = [self.data] if self.control is None else [self.data, self.control]
-        real, numbers = [], list[NDArray[np.float64]]()
+        real, numbers = list[NDArray[np.int64]](), list[NDArray[np.float64]]()
         for one in given:
             columns = columns if labelled else replace(columns, label=None)
             opened = open_for_model(facts, extractor, one, self.split or "train", columns)
