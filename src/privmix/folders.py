@@ -31,6 +31,7 @@ from typing import IO, Final, Self
 
 from privmix.errors import InvalidInput, PrivmixError, StorageError
 
+# Rights of group and others, which private files lack.
 OWNER_ONLY: Final = 0o077
 # By name: systems that are not POSIX lack some, and can still import this.
 NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)

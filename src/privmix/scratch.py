@@ -19,6 +19,7 @@ _ROOM: Final = "r"
 _PREFIX: Final = "pmx-"
 # A folder without a lock is one that is just being made, unless it is as old as this (seconds).
 _ABANDONED: Final = 3600.0
+# Attempts with pauses of 0.1 seconds: processes that end get two seconds to stop writing.
 _ATTEMPTS: Final = 20
 
 

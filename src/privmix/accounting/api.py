@@ -24,6 +24,7 @@ from privmix.shown import Bar, Bars
 # Calibration stops when epsilon is this close below its target (relative).
 _CLOSE = 1e-4
 _LEAST, _MOST = 1e-3, 1e9
+# Every second step halves the range, so the search ends far sooner; what is left ends on its safe side.
 _STEPS = 200
 # Steps of which no root of a smooth price needs as many.
 _HALVED = range(7, _STEPS, 2)

@@ -69,6 +69,7 @@ SEALED_FILE: Final = "sealed-key.json"
 """End of its name: that of the release REL is REL.sealed-key.json."""
 MOST_SEALED_BYTES: Final = 2**16
 _FORMAT: Final = "privmix sealed key 1"
+# As many bits as the strength of X25519.
 _SECRET_BYTES: Final = 16
 # A share of a key that is not split, with its number.
 _WHOLE: Final = bytes(1)

@@ -45,6 +45,7 @@ _TAKEN: Final = frozenset(
     }
 )
 COLOURS: Final = ("grey", "rgb")
+# A colour image of this side takes 200 MB as float32.
 _MAX_SIDE: Final = 2**12
 # A few kilobytes of PNG can announce gigabytes; this is 8,192 x 8,192.
 _MAX_PIXELS: Final = 2**26

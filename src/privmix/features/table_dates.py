@@ -39,6 +39,7 @@ _TIGHT: Final = {word: rule.replace(r"\d{1,2}", r"\d{2}") for word, rule in _DIR
 _LONGEST_FORMAT: Final = 40
 PARTS: Final = ("days", "year", "month", "weekday", "hour")
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+# Two digits of a year (%y) name one year of a century alone.
 _MOST_YEARS: Final = 100
 # Rows of a table are drawn from all hours of the range.
 _MOST_DAYS: Final = 6_000

@@ -13,6 +13,7 @@ from scipy.special import xlogy
 
 from privmix.shown import Bar, Bars, Shown
 
+# As Guo et al. 2017 have it: other numbers of bins give other errors, which cannot be compared.
 _BINS: Final = 15
 # Classes whose recall a summary names.
 _MOST_SHOWN: Final = 10

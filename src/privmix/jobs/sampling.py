@@ -31,6 +31,7 @@ from privmix.shown import Shown
 LABEL: Final = "label"
 """Default name of the column of classes: the folder of a release holds no name of it."""
 
+# Rows are drawn in memory: a mistyped number is then an error and fills no memory.
 MOST_ROWS: Final = 10_000_000
 
 _OPEN_END: Final = (

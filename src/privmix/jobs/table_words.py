@@ -22,7 +22,9 @@ from privmix.jobs.options import Said, SpecOptions
 from privmix.progress import Progress
 from privmix.untrusted import parse_json
 
+# Records in memory at once; no result depends on it.
 _STEP: Final = 4096
+# Each interval is a feature, and its noise does not shrink with its share.
 _MOST_INTERVALS: Final = 100
 # Placeholders in a draft for columns without an option, by what a schema declares.
 HINTS: Final = {

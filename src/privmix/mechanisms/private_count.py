@@ -23,6 +23,7 @@ from privmix.mechanisms.streams import SecretStreams
 RECORD_COUNTS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500, 700, 1000)
 """Possible estimates of K. A person with more records than the last counts as one with exactly that number."""
 
+# Standard deviations of the noise, which it exceeds with a chance of 3e-5.
 _MARGIN: Final = 4.0
 _LOW_SIDE: Final = 2.0
 _NUMBER: Final = "record count"
