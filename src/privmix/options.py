@@ -193,5 +193,5 @@ def _listing(text: str | None, options: Mapping[str, Field[Any]]) -> str | None:
         return None
     head, rest = _halves(text)
     told = [f"{name}: {_text_of(item)}" for name, item in options.items() if item.metadata.get("help")]
-    lines = [textwrap.fill(one, 112, initial_indent="    ", subsequent_indent=" " * 8) for one in told]
-    return "\n".join([f"{head}\n\nOptions:", *lines]) + rest
+    wrap = textwrap.TextWrapper(112, initial_indent="    ", subsequent_indent=" " * 8, break_on_hyphens=False)
+    return "\n".join([f"{head}\n\nOptions:", *map(wrap.fill, told)]) + rest
