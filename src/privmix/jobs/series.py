@@ -163,12 +163,11 @@ class SeriesJob(ReleaseJob):
 
     def compute(self, planned: Planned, work: Work, records: Any, progress: Progress) -> Certificate:
         certificate = super().compute(planned, work, records, progress)
-        assert self.series is not None
-        assert isinstance(planned.plan, SeriesPlan)
+        made = self._step_for(planned)
         # Noted before the key ends: after a kill in between, `next_step` ends it.
-        self.series.done(planned.plan.step, hashlib.sha256(certificate.to_bytes()).hexdigest())
-        if planned.plan.is_last:
-            self.series.end()
+        made.series.done(made.step, hashlib.sha256(certificate.to_bytes()).hexdigest())
+        if made.plan.is_last:
+            made.series.end()
         return certificate
 
 
