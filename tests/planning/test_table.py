@@ -6,11 +6,12 @@ import inspect
 from itertools import combinations
 
 import numpy as np
+import pandas
 import pytest
 
 import privmix as pm
 from privmix.features.tabular import Tabular
-from privmix.jobs.planner import check_goal, columns_of
+from privmix.jobs.planner import columns_of
 from privmix.learning.data_model import DataModel
 from privmix.planning.config import ReleaseConfig
 from privmix.planning.planner import choose_table
@@ -47,6 +48,8 @@ def test_a_cells_noise_is_that_of_the_release() -> None:
     found = forecast_table(made, COLUMNS)
     cell = 3 * made.second_noise_multiplier / np.sqrt(2) / made.records
     assert found.pairs[0].weakest == pytest.approx(_weakest(4, 5, cell))
+    rows = ReleaseConfig(records=500, dim=69, classes=("no", "yes"), design="poisson", mixup_degree=4)
+    assert forecast_table(rows.calibrate(1.0, 1e-5), COLUMNS) is None
     assert found.pairs[0].variation == pytest.approx(_variation(4, 5, cell))
 
 
@@ -109,8 +112,6 @@ def test_wide_tables_are_forecast_by_a_sample_of_pairs() -> None:
 
 @pytest.mark.parametrize(("records", "epsilon", "few"), [(10, 1.0, True), (100, 0.1, True), (400, 1.0, False)])
 def test_few_records_are_warned_of_by_public_facts(records: int, epsilon: float, few: bool) -> None:
-    import pandas
-
     frame = pandas.DataFrame({"one": ["a", "b"] * (records // 2), "ill": ["no", "yes"] * (records // 2)})
     spec = Tabular({"one": {"categories": ["a", "b"]}})
     planned = pm.plan(
@@ -121,32 +122,18 @@ def test_few_records_are_warned_of_by_public_facts(records: int, epsilon: float,
     assert any("too much for rows" in text for text in planned.warnings) == (planned.forecast.variation > TOO_MUCH)
 
 
-def test_designs_of_rows_have_no_table() -> None:
-    rows = ReleaseConfig(records=500, dim=69, classes=("no", "yes"), design="poisson", mixup_degree=4)
-    assert forecast_table(rows.calibrate(1.0, 1e-5), COLUMNS) is None
-
-
-@pytest.mark.parametrize(("goal", "design"), [("table", "auto"), ("rows", "auto")])
-def test_goals_that_do_not_apply(goal: str, design: str) -> None:
-    with refuses("goal"):
-        check_goal(goal, None, design=design)
-
-
 def test_release_for_a_table() -> None:
-    """By the same job; the least share that was found, and both figures."""
-    rows = np.array([["a", "x"], ["b", "y"]] * 50, dtype=object)
     spec = Tabular({"one": {"categories": ["a", "b"]}, "two": {"categories": ["x", "y", "z"]}})
-    import pandas
-
-    frame = pandas.DataFrame(rows, columns=["one", "two"]).assign(ill=["no", "yes"] * 50)
+    frame = pandas.DataFrame({"one": ["a", "b"] * 50, "two": ["x", "y"] * 50, "ill": ["no", "yes"] * 50})
     given = {"features": spec, "label": "ill", "classes": ["no", "yes"], "epsilon": 4.0, "delta": 1e-3}
     planned = pm.plan(frame, **given, goal="table")
     assert planned.plan.design == "moments"
     assert planned.plan.label_share == planned.table.config.design.label_share
     assert 0 < planned.table.accuracy <= 1
     assert planned.to_dict()["table"]["variation"] == planned.table.forecast.variation
-    with refuses("goal"):
-        pm.plan(frame, **given, goal="table", design="moments")
+    for goal, design in (("table", "moments"), ("rows", "auto")):
+        with refuses("goal"):
+            pm.plan(frame, **given, goal=goal, design=design)
     assert len(repr(planned.plan)) < 500
 
 
@@ -162,11 +149,11 @@ def test_matrices_of_each_class_are_for_little_noise(records: int, design: str) 
 
 def test_noise_of_matrices_of_each_class_adds_up() -> None:
     """Of K = 4 classes: twice the noise on pairs of columns."""
-    classes = tuple("abcd")
-    plans = [
-        ReleaseConfig(5000, 69, classes, design, label_share=0.5).with_noise(5.0)
-        for design in ("moments", "class-moments")
-    ]
-    (whole, cross), (by_class, both) = (_noise(one, COLUMNS) for one in plans)
+
+    def noise(design: str) -> tuple[float, float]:
+        plan = ReleaseConfig(5000, 69, tuple("abcd"), design, label_share=0.5).with_noise(5.0)
+        return _noise(plan, COLUMNS)
+
+    (whole, cross), (by_class, both) = noise("moments"), noise("class-moments")
     assert by_class == pytest.approx(2 * whole)
     assert both < cross
