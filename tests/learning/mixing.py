@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,3 +76,8 @@ def mix(
         input_shape=input_shape or (x.shape[1],),
         release_id="test-release",
     )
+
+
+def mixed_digits(rows: int = 300, **how: Any) -> ReleasedDataset:
+    """:func:`digits` that are for release, mixed."""
+    return mix(*digits()[0], rows=rows, **how)

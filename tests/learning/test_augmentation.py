@@ -58,7 +58,7 @@ def test_of_a_centred_release_images_are_moved_and_not_what_is_left_of_them() ->
 
 
 def test_only_images_are_augmented() -> None:
-    (x, y), _ = digits()
+    x, y = digits()[0]
     for shape in ((64,), (4, 4), (8, 8, 2)):
         with refuses("augment"):
             GeneralizedKLClassifier(epochs=1, augment="flip").fit(mix(x, y, rows=20, input_shape=shape))

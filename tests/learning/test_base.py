@@ -10,70 +10,58 @@ from privmix.learning.base import ReleaseLearner
 from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
+from privmix.publication.dataset import ReleasedDataset
 from tests.refusals import refuses
 
-from .mixing import digits, mix
+from .mixing import digits, mixed_digits
 
-LEARNER = pytest.mark.parametrize(
-    "learner", [DiscriminantClassifier(), NoiseAwareRidgeClassifier(0.01), GeneralizedKLClassifier(epochs=2)]
-)
+MADE = [DiscriminantClassifier(), NoiseAwareRidgeClassifier(0.01), GeneralizedKLClassifier(epochs=2)]
+TEST_X, TEST_Y = digits()[1]
 
 
-@LEARNER
+@pytest.fixture(params=[False, True], ids=["plain", "centred"])
+def release(request: pytest.FixtureRequest) -> ReleasedDataset:
+    return mixed_digits(200, centred=request.param)
+
+
+@pytest.fixture(params=MADE, ids=str)
+def learner(request: pytest.FixtureRequest, release: ReleasedDataset) -> ReleaseLearner:
+    return request.param.fit(release)
+
+
 def test_classifies_raw_features_through_the_transform(learner: ReleaseLearner) -> None:
-    (x, y), (test_x, _) = digits()
-    learner.fit(mix(x, y, rows=200, centred=True))
     # The transform clips records longer than the bound onto it, so twice as long a record is the same record.
-    longer = 100 * test_x
+    longer = 100 * TEST_X
     np.testing.assert_allclose(
         learner.decision_function(longer), learner.decision_function(2 * longer), rtol=1e-5, atol=1e-5
     )
-    expected = learner._scores(learner.facts_.transform(test_x).astype(np.float32))
-    np.testing.assert_allclose(learner.decision_function(test_x), expected, rtol=1e-5, atol=1e-5)
+    expected = learner._scores(learner.facts_.transform(TEST_X).astype(np.float32))
+    np.testing.assert_allclose(learner.decision_function(TEST_X), expected, rtol=1e-5, atol=1e-5)
 
 
-@LEARNER
 def test_batches_do_not_change_predictions(learner: ReleaseLearner, monkeypatch: pytest.MonkeyPatch) -> None:
-    (x, y), (test_x, test_y) = digits()
-    learner.fit(mix(x, y, rows=200))
-    whole = learner.decision_function(test_x)
+    whole = learner.decision_function(TEST_X)
     monkeypatch.setattr(base, "PREDICTION_BATCH", 7)
-    np.testing.assert_allclose(learner.decision_function(test_x), whole, rtol=1e-4, atol=1e-5)
-    assert learner.predict(test_x).dtype == np.int64
-    assert learner.score(test_x, test_y) == np.mean(learner.predict(test_x) == test_y)
-    assert learner.predict(test_x[:0]).shape == (0,)
+    np.testing.assert_allclose(learner.decision_function(TEST_X), whole, rtol=1e-4, atol=1e-5)
+    assert learner.predict(TEST_X).dtype == np.int64
+    assert learner.score(TEST_X, TEST_Y) == np.mean(learner.predict(TEST_X) == TEST_Y)
+    assert learner.predict(TEST_X[:0]).shape == (0,)
 
 
-@LEARNER
-def test_carries_the_release_facts(learner: ReleaseLearner) -> None:
-    (x, y), _ = digits()
-    release = mix(x, y, rows=200)
-    facts = learner.fit(release).facts_
+def test_carries_the_release_facts(learner: ReleaseLearner, release: ReleasedDataset) -> None:
+    facts = learner.facts_
     assert (facts.classes, facts.release_id, facts.input_shape) == (release.classes, "test-release", (64,))
     assert facts.extractor == release.extractor
     assert learner.classes_.tolist() == list(range(10))
     assert learner.n_features_in_ == 64
 
 
-@LEARNER
-def test_bad_features(learner: ReleaseLearner) -> None:
-    (x, y), (test_x, _) = digits()
-    learner.fit(mix(x, y, rows=200))
-    for wrong in (test_x[:, :-1], test_x[0], test_x[None]):
+def test_bad_features_and_rows(learner: ReleaseLearner, release: ReleasedDataset) -> None:
+    for wrong in (TEST_X[:, :-1], TEST_X[0], TEST_X[None], np.where(np.eye(3, 64) > 0, np.nan, 0.5)):
         with refuses("features"):
             learner.predict(wrong)
-    with refuses("features"):
-        learner.predict(np.where(np.eye(3, 64) > 0, np.nan, 0.5))
-
-
-@LEARNER
-def test_bad_released_rows(learner: ReleaseLearner) -> None:
-    (x, y), _ = digits()
-    release = mix(x, y, rows=20)
-    bad = release.x.copy()
-    bad[3, 4] = np.inf
     with refuses("released rows"):
-        learner.fit(replace(release, x=bad))
+        learner.fit(replace(release, x=np.where(np.eye(*release.x.shape) > 0, np.float32(np.inf), release.x)))
 
 
 def test_a_setting_that_there_is_not_is_refused() -> None:

@@ -14,10 +14,9 @@ from scipy.special import log_softmax
 from privmix.engine.rows import PrivateRecords
 from privmix.learning.base import LEARNERS
 from privmix.learning.model_io import load_model, save_model
-from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.publication.dataset import ReleasedDataset
-from privmix.releases.api import release_to_memory
+from tests.releases.helpers import release as made
 
 CLASSES = ("ape", "bear", "cat")
 MEANS = 0.3 * np.eye(3, 6)
@@ -29,17 +28,11 @@ def records(count: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int6
     return (MEANS[y] + rng.normal(0, 0.15, (count, 6))).astype(np.float32), y
 
 
-def release(design: str, seed: int = 0) -> ReleasedDataset:
-    x, y = records(6000, seed)
-    config = ReleaseConfig(6000, 6, CLASSES, design, rows=1500 if design == "poisson" else 20)
+def release(design: str, seed: int = 0, epsilon: float = 2.0, data: tuple[Any, Any] | None = None) -> ReleasedDataset:
+    x, y = records(6000, seed) if data is None else data
+    config = ReleaseConfig(len(x), 6, CLASSES, design, rows=1500 if design == "poisson" else 20)
     # The noise is part of the claim: a release is drawn under a seed, so that the test says the same every time.
-    return release_to_memory(
-        config.calibrate(2.0, 1e-5),
-        PrivateRecords(x, y),
-        SecretStreams.from_seed(seed),
-        extractor={"name": "identity"},
-        input_shape=(6,),
-    )
+    return made(config.calibrate(epsilon, 1e-5), PrivateRecords(x, y), seed)
 
 
 def log_loss(scores: NDArray[Any], y: NDArray[np.int64], temperature: float) -> float:
@@ -70,15 +63,13 @@ def test_no_temperature_from_labels_is_much_better(design: str, name: str) -> No
 def test_the_temperature_is_the_scores_own(tmp_path: Path) -> None:
     """Scores ten times as large are no surer; and a model keeps what its release said."""
     found = release("moments")
-    learner = LEARNERS["second-moments"]().fit(found)
+    learner, other, fresh = (LEARNERS["second-moments"]().fit(found) for _ in range(3))
     x, _ = records(50, 3)
     expected = learner.predict_proba(x)
-    other = LEARNERS["second-moments"]().fit(found)
     other.coef_, other.intercept_ = 10 * other.coef_, 10 * other.intercept_
     assert np.allclose(other.predict_proba(x), expected, atol=1e-4)
     save_model(learner, tmp_path / "M")
     assert np.array_equal(load_model(tmp_path / "M").predict_proba(x), expected)
-    fresh = LEARNERS["second-moments"]().fit(found)
     # No release goes along.
     assert len(pickle.dumps(fresh)) < 10_000
     assert np.array_equal(pickle.loads(pickle.dumps(fresh)).predict_proba(x), expected)
@@ -87,10 +78,6 @@ def test_the_temperature_is_the_scores_own(tmp_path: Path) -> None:
 def test_what_tells_nothing_is_not_sure() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(0, 0.2, (3000, 6)).astype(np.float32), rng.integers(0, 3, 3000)
-    plan = ReleaseConfig(3000, 6, CLASSES, "moments", rows=20).calibrate(0.5, 1e-5)
-    found = release_to_memory(
-        plan, PrivateRecords(x, y), SecretStreams.from_seed(1), extractor={"name": "identity"}, input_shape=(6,)
-    )
+    found = release("moments", 1, 0.5, (x, y))
     for name in ("discriminant", "second-moments"):
-        proba = LEARNERS[name]().fit(found).predict_proba(x[:500])
-        assert proba.max() < 0.75
+        assert LEARNERS[name]().fit(found).predict_proba(x[:500]).max() < 0.75

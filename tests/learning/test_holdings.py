@@ -35,14 +35,11 @@ def test_error_of_one_class_is_the_mean_over_those_of_a_persons_class() -> None:
     assert Holdings(counts).class_errors(np.array([share, 1 - share]))[0] == pytest.approx(expected)
 
 
-def test_single_records_err_as_themselves() -> None:
-    assert ONE_EACH.error() == ONE_EACH.weight() == ONE_EACH.mean == 1.0
-    assert ONE_EACH.class_errors(np.array([0.2, 0.8])) == pytest.approx([1.0, 1.0])
-
-
 def test_more_records_never_err_more() -> None:
     errors = [Holdings((count, 2 * count)).error() for count in (1, 2, 5, 50)]
     assert errors == sorted(errors, reverse=True)
+    assert ONE_EACH.error() == ONE_EACH.weight() == ONE_EACH.mean == 1.0
+    assert ONE_EACH.class_errors(np.array([0.2, 0.8])) == pytest.approx([1.0, 1.0])
 
 
 @pytest.mark.parametrize("said", ["", "a", "1,,2", "0", "1.5", "-3", 0, 1.5, True, [], [1, 0], [1] * 101, [2**32]])

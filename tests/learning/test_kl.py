@@ -16,7 +16,7 @@ from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from tests.refusals import refuses
 
-from .mixing import digits, mix
+from .mixing import digits, mix, mixed_digits
 
 
 def naive_divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
@@ -34,13 +34,16 @@ def test_divergence_matches_the_naive_formula() -> None:
     assert (found >= 0).all()
 
 
-def test_learns_clean_digits() -> None:
-    (x, y), (test_x, test_y) = digits()
-    release = mix(x, y, rows=2000, degree=1, noise=0.0, design="fixed")  # a row is a record
-    model = GeneralizedKLClassifier(epochs=60, batch_size=64, learning_rate=0.01).fit(release)
-    assert model.score(test_x, test_y) > 0.93
-    assert model.loss_curve_[-1] < 0.5 * model.loss_curve_[0]
-    np.testing.assert_allclose(model.predict_proba(test_x).sum(axis=1), 1, rtol=1e-5)
+@pytest.mark.parametrize(("model", "rows", "epochs", "least"), [("linear", 2000, 60, 0.93), ("cnn", 1000, 10, 0.8)])
+def test_learns_clean_digits(model: str, rows: int, epochs: int, least: float) -> None:
+    test_x, test_y = digits()[1]
+    # A row is a record.
+    release = mixed_digits(rows, degree=1, noise=0.0, design="fixed", input_shape=(8, 8))
+    rate = {"linear": 0.01}.get(model, 1e-3)
+    found = GeneralizedKLClassifier(model, epochs=epochs, batch_size=64, learning_rate=rate).fit(release)
+    assert found.score(test_x, test_y) > least
+    assert found.loss_curve_[-1] < 0.5 * found.loss_curve_[0]
+    np.testing.assert_allclose(found.predict_proba(test_x).sum(axis=1), 1, rtol=1e-5)
 
 
 def coefficients(release: ReleasedDataset, **options: Any) -> NDArray[np.float32]:
@@ -49,23 +52,20 @@ def coefficients(release: ReleasedDataset, **options: Any) -> NDArray[np.float32
 
 
 def test_negative_labels_count_as_zero() -> None:
-    (x, y), _ = digits()
-    release = mix(x, y, rows=300)
+    release = mixed_digits()
     assert (release.y < 0).any()
     cut = replace(release, y=np.maximum(release.y, 0))
     np.testing.assert_array_equal(coefficients(release), coefficients(cut))
 
 
 def test_label_offset_is_added_back_before_the_cut() -> None:
-    (x, y), _ = digits()
-    release = mix(x, y, rows=300)
+    release = mixed_digits()
     centred = replace(release, y=release.y - np.float32(0.125), label_offset=0.125)
     np.testing.assert_allclose(coefficients(centred), coefficients(release), atol=1e-4)
 
 
 def test_the_seed_alone_decides() -> None:
-    (x, y), _ = digits()
-    release = mix(x, y, rows=300)
+    release = mixed_digits()
     state = torch.random.get_rng_state()
     first = coefficients(release, seed=1)
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -84,15 +84,13 @@ def test_learning_rate_schedule(monkeypatch: pytest.MonkeyPatch, epochs: int, dr
         return 0.0
 
     monkeypatch.setattr(GeneralizedKLClassifier, "_epoch", record)
-    (x, y), _ = digits()
-    GeneralizedKLClassifier(epochs=epochs).fit(mix(x, y, rows=20))
+    GeneralizedKLClassifier(epochs=epochs).fit(mixed_digits(20))
     expected = [1e-3 * 0.1 ** sum(epoch >= drop for drop in drops) for epoch in range(epochs)]
     np.testing.assert_allclose(rates, expected)
 
 
 def test_every_row_is_seen_once_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    (x, y), _ = digits()
-    release = mix(x, y, rows=300)
+    release = mixed_digits()
     release = replace(release, y=np.repeat(np.arange(300, dtype=np.float32)[:, None], 10, axis=1))
     seen: list[float] = []
     divergence = kl.generalised_kl
@@ -107,17 +105,13 @@ def test_every_row_is_seen_once_an_epoch(monkeypatch: pytest.MonkeyPatch) -> Non
     assert seen[:300] != seen[300:]
 
 
-def facts(shape: tuple[int, ...], classes: int = 10) -> ReleaseFacts:
-    release = mix(np.zeros((classes, math.prod(shape))), np.arange(classes), rows=1, input_shape=shape)
-    return ReleaseFacts.of(release)
-
-
 # The paper's 357,690 parameters are those of one channel of 32 x 32; three channels have 1,600 more.
 @pytest.mark.parametrize(
     ("shape", "parameters"), [((32, 32), 357_690), ((32, 32, 1), 357_690), ((32, 32, 3), 359_290), ((28, 28), 285_690)]
 )
 def test_cnn_is_the_papers(shape: tuple[int, ...], parameters: int) -> None:
-    network = networks.built("cnn", facts(shape))
+    release = mix(np.zeros((10, math.prod(shape))), np.arange(10), rows=1, input_shape=shape)
+    network = networks.built("cnn", ReleaseFacts.of(release))
     assert sum(tensor.numel() for tensor in network.parameters()) == parameters
 
 
@@ -127,18 +121,10 @@ def test_cnn_sees_pixels_where_they_are() -> None:
     np.testing.assert_array_equal(found[0].numpy(), image.transpose(2, 0, 1))
 
 
-def test_cnn_learns_clean_digits() -> None:
-    (x, y), (test_x, test_y) = digits()
-    release = mix(x, y, rows=1000, degree=1, noise=0.0, design="fixed", input_shape=(8, 8))
-    model = GeneralizedKLClassifier("cnn", epochs=10, batch_size=64).fit(release)
-    assert model.score(test_x, test_y) > 0.8
-
-
 def test_cnn_refuses_what_is_no_image() -> None:
-    (x, y), _ = digits()
     for shape in [(64,), (2, 32), (4, 4), (8, 8, 2), (2, 2, 4, 4)]:
         with refuses("input_shape"):
-            GeneralizedKLClassifier("cnn", epochs=1).fit(mix(x, y, rows=5, input_shape=shape))
+            GeneralizedKLClassifier("cnn", epochs=1).fit(mixed_digits(5, input_shape=shape))
 
 
 @pytest.mark.parametrize(
@@ -154,14 +140,13 @@ def test_cnn_refuses_what_is_no_image() -> None:
     ],
 )
 def test_bad_parameters(name: str, value: Any) -> None:
-    (x, y), _ = digits()
     with pytest.raises(InvalidInput, match=rf"^{name}: got "):
-        GeneralizedKLClassifier(**{name: value}).fit(mix(x, y, rows=20))
+        GeneralizedKLClassifier(**{name: value}).fit(mixed_digits(20))
 
 
 def test_watched_records_change_nothing_and_their_accuracy_is_that_of_each_epoch() -> None:
-    (x, y), (test_x, test_y) = digits()
-    release = mix(x, y, rows=400, degree=4, centred=True)
+    test_x, test_y = digits()[1]
+    release = mixed_digits(400, degree=4, centred=True)
     watched = GeneralizedKLClassifier(epochs=4).fit(release, validation=(test_x, test_y))
     alone = GeneralizedKLClassifier(epochs=4).fit(release)
     np.testing.assert_array_equal(watched.decision_function(test_x), alone.decision_function(test_x))
@@ -176,9 +161,9 @@ def test_watched_records_change_nothing_and_their_accuracy_is_that_of_each_epoch
 
 
 def test_standardised_columns_need_no_scale_of_their_own() -> None:
-    (x, y), (test_x, test_y) = digits()
-    release = mix(x, y, rows=500, degree=1, noise=0.0, design="fixed")
-    scales = np.logspace(-4, 4, x.shape[1]).astype(np.float32)
+    test_x, test_y = digits()[1]
+    release = mixed_digits(500, degree=1, noise=0.0, design="fixed")
+    scales = np.logspace(-4, 4, 64).astype(np.float32)
     wide = replace(release, x=release.x * scales + 100 * scales, transform=RecordTransform(1e30))
     settings: dict[str, Any] = {"epochs": 40, "batch_size": 64, "learning_rate": 0.01}
     held = RecordTransform(4.0)(test_x) * scales + 100 * scales

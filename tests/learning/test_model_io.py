@@ -18,13 +18,16 @@ from privmix.learning.model_io import load_model, save_model
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from tests.refusals import refuses
 
-from .mixing import digits, mix
+from .mixing import digits, mixed_digits
 
 
 def fitted(learner: ReleaseLearner | None = None, *, centred: bool = True) -> ReleaseLearner:
-    (x, y), _ = digits()
-    release = mix(x, y, rows=150, centred=centred, input_shape=(8, 8))
-    return (learner or NoiseAwareRidgeClassifier(0.1)).fit(release)
+    return (learner or NoiseAwareRidgeClassifier(0.1)).fit(mixed_digits(150, centred=centred, input_shape=(8, 8)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return save_model(fitted(), tmp_path / "model")
 
 
 @pytest.mark.parametrize("centred", [False, True])
@@ -52,7 +55,7 @@ def test_round_trip_predicts_the_same(tmp_path: Path, learner: ReleaseLearner, c
 
 
 def test_parameters_that_a_model_is_older_than_have_their_defaults(tmp_path: Path) -> None:
-    _, (test_x, _) = digits()
+    test_x, _ = digits()[1]
     model = fitted(GeneralizedKLClassifier(epochs=1))
     path = save_model(model, tmp_path / "model") / "model.json"
     content = json.loads(path.read_text())
@@ -62,32 +65,28 @@ def test_parameters_that_a_model_is_older_than_have_their_defaults(tmp_path: Pat
     np.testing.assert_array_equal(load_model(path.parent).decision_function(test_x), model.decision_function(test_x))
 
 
-def test_folder_holds_json_and_safetensors_only(tmp_path: Path) -> None:
-    folder = save_model(fitted(), tmp_path / "model")
+def test_folder_holds_json_and_safetensors_only(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["model.json", "weights.safetensors"]
     content = json.loads((folder / "model.json").read_text())
-    assert content["schema_version"] == 1
-    assert content["classes"][3] == "class 3"
+    assert (content["schema_version"], content["classes"][3]) == (1, "class 3")
     assert content["extractor"] == {"name": "identity", "version": 1}
     assert content["release_id"] == "test-release"
     assert set(load_file(folder / "weights.safetensors")) == {"coef", "intercept", "transform.centre"}
 
 
-def test_refuses_a_folder_that_exists(tmp_path: Path) -> None:
-    folder = save_model(fitted(), tmp_path / "model")
+def test_refuses_a_folder_that_exists(folder: Path) -> None:
     with refuses("model folder"):
         save_model(fitted(), folder)
-    other = GeneralizedKLClassifier(epochs=1)
-    save_model(fitted(other), folder, overwrite=True)
+    save_model(fitted(GeneralizedKLClassifier(epochs=1)), folder, overwrite=True)
     assert load_model(folder).name == "generalized-kl"
-    assert list(tmp_path.iterdir()) == [folder]
+    assert list(folder.parent.iterdir()) == [folder]
 
 
-def test_never_overwrites_what_is_no_model(tmp_path: Path) -> None:
+def test_never_overwrites_what_is_no_model(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("words")
     (tmp_path / "file").write_text("words")
-    (tmp_path / "link").symlink_to(save_model(fitted(), tmp_path / "model"))
+    (tmp_path / "link").symlink_to(folder)
     for name in ("thesis", "file", "link"):
         with refuses("model folder"):
             save_model(fitted(), tmp_path / name, overwrite=True)
@@ -113,8 +112,7 @@ def test_a_failed_write_leaves_things_as_they_were(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_interrupted_swap_puts_the_old_model_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = save_model(fitted(), tmp_path / "model")
+def test_an_interrupted_swap_puts_the_old_model_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace = os.replace
 
     def fail_second(source: Path | str, target: Path | str, **given: Any) -> None:
@@ -127,7 +125,7 @@ def test_an_interrupted_swap_puts_the_old_model_back(tmp_path: Path, monkeypatch
         with pytest.raises(StorageError, match="Input/output error"):
             save_model(fitted(GeneralizedKLClassifier(epochs=1)), folder, overwrite=True)
     assert load_model(folder).name == "noise-aware-ridge"
-    assert list(tmp_path.iterdir()) == [folder]
+    assert list(folder.parent.iterdir()) == [folder]
 
 
 def test_refuses_an_unfitted_model(tmp_path: Path) -> None:
@@ -162,8 +160,7 @@ def test_refuses_an_unfitted_model(tmp_path: Path) -> None:
         {"transform": {"centred": True, "clip_norm": 4.0, "norm": "l2", "residual_clip_norm": None}},
     ],
 )
-def test_json_that_does_not_fit(tmp_path: Path, changes: dict[str, Any]) -> None:
-    folder = save_model(fitted(), tmp_path / "model")
+def test_json_that_does_not_fit(folder: Path, changes: dict[str, Any]) -> None:
     content = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps({**content, **changes}))
     with pytest.raises(InvalidInput) as caught:
@@ -172,15 +169,13 @@ def test_json_that_does_not_fit(tmp_path: Path, changes: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "other"}', "[" * 100_000, "\x00"])
-def test_json_that_is_no_model(tmp_path: Path, text: str) -> None:
-    folder = save_model(fitted(), tmp_path / "model")
+def test_json_that_is_no_model(folder: Path, text: str) -> None:
     (folder / "model.json").write_text(text)
     with pytest.raises(PrivmixError, match=r"model\.json: (not |got )"):
         load_model(folder)
 
 
-def test_weights_that_do_not_fit(tmp_path: Path) -> None:
-    folder = save_model(fitted(), tmp_path / "model")
+def test_weights_that_do_not_fit(folder: Path) -> None:
     path = folder / "weights.safetensors"
     sound = load_file(path)
     missing = {name: array for name, array in sound.items() if name != "coef"}
@@ -197,8 +192,7 @@ def test_weights_that_do_not_fit(tmp_path: Path) -> None:
             load_model(folder)
 
 
-def test_damaged_or_missing_files(tmp_path: Path) -> None:
-    folder = save_model(fitted(), tmp_path / "model")
+def test_damaged_or_missing_files(folder: Path) -> None:
     path = folder / "weights.safetensors"
     whole = path.read_bytes()
     for damaged in (b"", whole[:100], whole[:-1], b"\xff" * 64):
@@ -209,4 +203,4 @@ def test_damaged_or_missing_files(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="No such file"):
         load_model(folder)
     with pytest.raises(PrivmixError, match="No such file"):
-        load_model(tmp_path / "nothing")
+        load_model(folder / "nothing")

@@ -14,7 +14,7 @@ from privmix.learning.rows import CentredRows
 from privmix.publication.dataset import ReleasedDataset
 from tests.refusals import refuses
 
-from .mixing import digits, mix
+from .mixing import digits, mix, mixed_digits
 
 
 def naive_coef(release: ReleasedDataset, r: float) -> NDArray[np.float64]:
@@ -30,8 +30,7 @@ def naive_coef(release: ReleasedDataset, r: float) -> NDArray[np.float64]:
 @pytest.mark.parametrize("rows", [1000, 40])  # more rows than features, and fewer
 @pytest.mark.parametrize("r", [1e-3, 1e-1])
 def test_matches_the_naive_formula(rows: int, r: float) -> None:
-    (x, y), _ = digits()
-    release = mix(x, y, rows=rows)
+    release = mixed_digits(rows)
     model = NoiseAwareRidgeClassifier(r).fit(release)
     expected = naive_coef(release, r)
     assert model.regularisation_ == r
@@ -39,8 +38,7 @@ def test_matches_the_naive_formula(rows: int, r: float) -> None:
 
 
 def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    (x, y), _ = digits()
-    release = mix(x, y, rows=500)
+    release = mixed_digits(500)
     whole = NoiseAwareRidgeClassifier().fit(release)
     monkeypatch.setattr(rows_of, "ROW_BLOCK", 7)
     blocks = NoiseAwareRidgeClassifier().fit(release)
@@ -75,7 +73,7 @@ def test_noise_correction_recovers_the_regression_on_single_records() -> None:
 
 @pytest.mark.parametrize("centred", [False, True])
 def test_the_mean_record_scores_the_mean_label(centred: bool) -> None:
-    (x, y), _ = digits()
+    x, y = digits()[0]
     release = mix(x, y, rows=1000, noise=0.2, centred=centred)
     model = NoiseAwareRidgeClassifier(0.01).fit(release)
     records = release.transform(x)
@@ -100,7 +98,7 @@ def test_held_out_loss_is_unbiased() -> None:
 
 
 def test_held_out_rows_are_outside_the_fit() -> None:
-    (x, y), _ = digits()
+    x, y = digits()[0]
     for rows in (400, 50):
         release = mix(x[:, :60], y, rows=rows, clip_norm=2.0)
         parts = CentredRows.of(release)
@@ -113,26 +111,26 @@ def test_held_out_rows_are_outside_the_fit() -> None:
         np.testing.assert_allclose(spectrum.solve(0.1), expected, atol=2e-3 * np.abs(expected).max())
 
 
+def zero_rows(rows: int, columns: int = 3) -> CentredRows:
+    return CentredRows(np.zeros((rows, columns), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
+
+
 @pytest.mark.parametrize(("rows", "classes", "folds"), [(40, 2, 0), (50, 2, 10), (90, 10, 0), (105, 10, 10)])
 def test_folds_are_large_enough_disjoint_and_last(rows: int, classes: int, folds: int) -> None:
-    parts = CentredRows(np.zeros((rows, 3), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
-    found = ridge._folds(parts, classes)
+    found = ridge._folds(zero_rows(rows), classes)
     assert len(found) == folds
-    taken = [row for fold in found for row in range(fold.start, fold.stop)]
-    assert len(taken) == len(set(taken))
-    assert sorted(taken) == list(range(rows - len(taken), rows))
+    taken = sorted(row for fold in found for row in range(fold.start, fold.stop))
+    assert taken == list(range(rows - len(taken), rows))
 
 
 def test_large_releases_hold_out_one_half() -> None:
-    parts = CentredRows(np.zeros((3000, 1100), np.float32), *(np.zeros(3, np.float32),) * 3, 0.0, 0.0)
-    assert ridge._folds(parts, 10) == [slice(1500, 3000)]
+    assert ridge._folds(zero_rows(3000, 1100), 10) == [slice(1500, 3000)]
 
 
 def test_too_few_rows_take_the_documented_default() -> None:
-    (x, y), _ = digits()
     few: dict[str, Any] = {"noise": 0.001, "label_noise": 0.0, "degree": 144}
-    assert NoiseAwareRidgeClassifier().fit(mix(x, y, rows=40, **few)).regularisation_ == 0.1
-    assert NoiseAwareRidgeClassifier().fit(mix(x, y, rows=10, design="classwise", **few)).regularisation_ == 0.3
+    assert NoiseAwareRidgeClassifier().fit(mixed_digits(40, **few)).regularisation_ == 0.1
+    assert NoiseAwareRidgeClassifier().fit(mixed_digits(10, design="classwise", **few)).regularisation_ == 0.3
 
 
 # Each with the accuracy that the rule may lose against the best fixed r; the slack covers three seeds.
@@ -151,31 +149,26 @@ SETTINGS: list[tuple[dict[str, Any], float]] = [
 
 @pytest.mark.parametrize(("setting", "slack"), SETTINGS)
 def test_auto_is_close_to_the_best_fixed_regularisation(setting: dict[str, Any], slack: float) -> None:
-    (x, y), (test_x, test_y) = digits()
+    test = digits()[1]
     lost = []
     for seed in range(3):
-        release = mix(x, y, seed=seed, **setting)
-        fixed = [NoiseAwareRidgeClassifier(r).fit(release).score(test_x, test_y) for r in np.logspace(-5, 0, 11)]
-        lost.append(max(fixed) - NoiseAwareRidgeClassifier().fit(release).score(test_x, test_y))
+        release = mixed_digits(seed=seed, **setting)
+        fixed = [NoiseAwareRidgeClassifier(r).fit(release).score(*test) for r in np.logspace(-5, 0, 11)]
+        lost.append(max(fixed) - NoiseAwareRidgeClassifier().fit(release).score(*test))
     assert np.mean(lost) < slack
 
 
-def test_only_noise_gives_finite_scores() -> None:
+def test_only_noise_or_one_row_gives_finite_scores() -> None:
     rng = np.random.default_rng(3)
     release = mix(rng.normal(size=(20, 6)), np.arange(20) % 2, rows=100, noise=1.0)
     too_much = replace(release, noise_std_x=100 * release.noise_std_x)  # every eigenvalue is cut to 0
-    model = NoiseAwareRidgeClassifier().fit(too_much)
-    assert np.isfinite(model.decision_function(rng.normal(size=(5, 6)))).all()
-
-
-def test_one_row_gives_finite_scores() -> None:
-    release = mix(np.ones((4, 3)), np.arange(4) % 2, rows=1)
-    assert np.isfinite(NoiseAwareRidgeClassifier().fit(release).decision_function(np.ones((1, 3)))).all()
+    for few in (too_much, mix(np.ones((4, 6)), np.arange(4) % 2, rows=1)):
+        model = NoiseAwareRidgeClassifier().fit(few)
+        assert np.isfinite(model.decision_function(rng.normal(size=(5, 6)))).all()
 
 
 def test_is_deterministic_and_leaves_the_release_alone() -> None:
-    (x, y), (test_x, _) = digits()
-    release = mix(x, y, rows=300)
+    release, (test_x, _) = mixed_digits(), digits()[1]
     before = release.x.copy(), release.y.copy()
     release.x.flags.writeable = release.y.flags.writeable = False
     first, second = (NoiseAwareRidgeClassifier().fit(release).decision_function(test_x) for _ in range(2))
@@ -186,6 +179,5 @@ def test_is_deterministic_and_leaves_the_release_alone() -> None:
 
 @pytest.mark.parametrize("value", ["best", 0, -1.0, float("nan"), None, True])
 def test_bad_regularisation(value: Any) -> None:
-    (x, y), _ = digits()
     with refuses("regularisation"):
-        NoiseAwareRidgeClassifier(value).fit(mix(x, y, rows=20))
+        NoiseAwareRidgeClassifier(value).fit(mixed_digits(20))
