@@ -52,7 +52,6 @@ def public_pool() -> PublicData:
 
 
 def config_of(model: str = "linear", **changes: Any) -> TrainingConfig:
-    """Six steps of batches of 20."""
     given = {"batch_size": 20, "epochs": 0.6, "epsilon": 8.0, **changes}
     return TrainingConfig.for_model(model, records=RECORDS, delta=1e-3, **given)
 
@@ -62,7 +61,6 @@ def job_of(config: TrainingConfig | None = None, **given: Any) -> Trainer:
 
 
 def run_to(out: Path, job: Trainer, *, seed: int = 1, resume: bool = False, **given: Any) -> TrainedModel:
-    """The job in its run folder."""
     streams = None if resume else SecretStreams.from_seed(seed)
     with TrainingRun(out, job.settings(), streams=streams, resume=resume) as run:
         return job.run(given.pop("records", None) or private(), run=run, **given)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency, Event
+from privmix.accounting import Adjacency
 from privmix.audits.audit import judge
 from privmix.audits.bounds import check_audit
 from privmix.audits.verdict import AuditVerdict
@@ -60,13 +60,13 @@ def ratio(numbers: Numbers, one: TrainingPlan, other: TrainingPlan) -> float:
     return numbers.size * np.log(scales[0] / scales[1]) + squares / 2 * (scales[0] ** -2 - scales[1] ** -2)
 
 
-def audited(without: list[float], present: list[float], event: Event, claimed: float) -> AuditVerdict:
-    one, other = np.array(without), np.array(present)
+def audited(without: list[float], present: list[float], plan: TrainingPlan) -> AuditVerdict:
+    one, other, claimed = np.array(without), np.array(present), plan.cost().epsilon
     none = np.zeros_like(one)
     return judge(
         AttackScores(one, other, one, other, none, none),
         design="averaging",
-        event=event,
+        event=plan.event,
         adjacency=Adjacency.ADD_REMOVE,
         claimed_epsilon=claimed,
         priced_epsilon=claimed,
@@ -83,7 +83,7 @@ def test_a_public_count_shows_in_the_noise_and_the_certificate_says_so() -> None
     assert (plan.units, more.units) == (1, 2)
     without = [ratio(released(plan, RECORDS, seed), plan, more) for seed in range(RUNS)]
     present = [ratio(released(more, RECORDS + 1, RUNS + seed), plan, more) for seed in range(RUNS)]
-    assert audited(without, present, plan.event, plan.cost().epsilon).violated
+    assert audited(without, present, plan).violated
     assert "10, is taken as public: the guarantee does not hide it" in statements_of_count(plan)
 
 
@@ -91,8 +91,7 @@ def test_a_declared_count_shows_nothing() -> None:
     """The plan is the declared figure's in both worlds: divisor, rate and noise are the same, and so are the bits."""
     plan = default_plan(RECORDS, declared=True)
     for seed in range(3):
-        same = released(plan, RECORDS, seed)
-        np.testing.assert_array_equal(same, released(plan, RECORDS + 1, seed))
+        np.testing.assert_array_equal(released(plan, RECORDS, seed), released(plan, RECORDS + 1, seed))
     assert "declared as 10; the real count was not used" in statements_of_count(plan)
 
 
@@ -106,6 +105,6 @@ def test_the_real_batch_as_a_divisor_is_caught() -> None:
 
     without = [score(released(plan, 1, seed, real_batch=True)) for seed in range(RUNS)]
     present = [score(released(plan, 2, RUNS + seed, real_batch=True)) for seed in range(RUNS)]
-    assert audited(without, present, plan.event, plan.cost().epsilon).violated
+    assert audited(without, present, plan).violated
     right = [[score(released(plan, records, seed)) for seed in range(RUNS)] for records in (1, 2)]
-    assert not audited(right[0], right[1], plan.event, plan.cost().epsilon).violated
+    assert not audited(*right, plan).violated

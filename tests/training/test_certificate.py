@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from privmix.accounting import Adjacency
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import training_certificate
@@ -36,13 +38,13 @@ def test_a_declared_count_hides_the_real_one() -> None:
     assert f"declared as {RECORDS}" in text
 
 
-def test_words_fit_the_plan() -> None:
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"adjacency": Adjacency.REPLACE_ONE}, "content of one record"), ({"microbatch_size": 4}, "twice C")],
+)
+def test_words_fit_the_plan(changes: dict[str, Any], words: str) -> None:
     """Those of add-or-remove and of public data: tests/golden."""
-    for words, config in (
-        ("content of one record", config_of(adjacency=Adjacency.REPLACE_ONE)),
-        ("twice C", config_of(microbatch_size=4)),
-    ):
-        assert words in " ".join(job_of(config).run(private()).certificate["statements"])
+    assert words in " ".join(job_of(config_of(**changes)).run(private()).certificate["statements"])
 
 
 def test_a_seed_is_warned_of() -> None:
@@ -66,12 +68,5 @@ def test_a_large_delta_and_a_count_that_shows_are_told() -> None:
 
 
 def certificate_of(plan: TrainingPlan) -> dict[str, Any]:
-    return training_certificate(
-        plan,
-        model_id="m",
-        settings={"a": 1},
-        weights_sha256="w",
-        insecure_seed=False,
-        reservation=a_reservation(plan),
-        public_data={},
-    )
+    given = {"settings": {"a": 1}, "weights_sha256": "w", "insecure_seed": False, "public_data": {}}
+    return training_certificate(plan, model_id="m", reservation=a_reservation(plan), **given)

@@ -43,20 +43,13 @@ def test_defaults_fit_any_number_of_records(model: str, records: int) -> None:
     assert (config.feature_norm is None) == (model != "linear")
 
 
-def test_changes_go_before_defaults_and_none_is_no_change() -> None:
-    config = TrainingConfig.for_model("linear", records=100, epsilon=1.0, delta=1e-5, epochs=2, clip_norm=None)
-    assert (config.epochs, config.clip_norm) == (2, 0.1)
-
-
 def rate(records: int, epsilon: float = 1.0, **given: Any) -> float:
     target = {"records": records, "epsilon": epsilon, "delta": 1e-5}
     return TrainingConfig.for_model("linear", **target, **given).optimiser.learning_rate
 
 
 def test_a_linear_heads_rate_follows_from_records_and_budget() -> None:
-    rates = [rate(records) for records in (300, 3000, 30_000)]
-    assert rates == sorted(rates)
-    assert rate(3000, 1.0) < rate(3000, 8.0)
+    assert rate(300) < rate(3000) < min(rate(30_000), rate(3000, 8.0))
     # More than at the small sizes, but less than in proportion: noise is not all that there is.
     assert rate(60_000) / rate(30_000) < 2 < rate(600) / rate(300)
     # Nothing bears more, and a warm-up alone takes it, too.
@@ -73,7 +66,6 @@ def test_a_linear_heads_rate_follows_from_records_and_budget() -> None:
     ],
 )
 def test_a_linear_heads_rate_makes_up_for_other_settings(given: dict[str, float], factor: float) -> None:
-    """What a step moves scores by, and what all steps do, stays as it is."""
     assert rate(3000, **given) == pytest.approx(factor * rate(3000), rel=0.01)
 
 
@@ -81,6 +73,8 @@ def test_a_given_rate_wins() -> None:
     for optimiser in ("sgd:learning_rate=3", OptimiserConfig(learning_rate=3.0)):
         assert rate(3000, optimiser=optimiser) == 3.0
     assert rate(3000, optimiser="adam") == 1e-3
+    config = TrainingConfig.for_model("linear", records=100, epsilon=1.0, delta=1e-5, epochs=2, clip_norm=None)
+    assert (config.epochs, config.clip_norm) == (2, 0.1), "None is no change"
 
 
 def test_the_plan_is_calibrated_to_the_target() -> None:
@@ -114,13 +108,15 @@ EVERY_OTHER: dict[str, Any] = {
 }
 
 
+def differing(one: TrainingConfig, other: TrainingConfig) -> set[str]:
+    return {key for key, value in one.settings().items() if value != other.settings()[key]}
+
+
 @pytest.mark.parametrize("name", EVERY_OTHER)
 def test_settings_hold_all_that_decides_the_result(name: str) -> None:
     config = TrainingConfig(1.0, 1e-5)
-    changed = replace(config, **{name: EVERY_OTHER[name]}).settings()
-    settings = config.settings()
-    json.dumps(settings, allow_nan=False)
-    assert {key for key in settings if settings[key] != changed[key]} == {name}
+    json.dumps(config.settings(), allow_nan=False)
+    assert differing(config, replace(config, **{name: EVERY_OTHER[name]})) == {name}
 
 
 def test_settings_leave_out_the_chunk_alone() -> None:
@@ -128,19 +124,11 @@ def test_settings_leave_out_the_chunk_alone() -> None:
     assert replace(config, execution=ExecutionConfig(chunk=3)).settings() == config.settings()
     fields = set(TrainingConfig.__dataclass_fields__)
     assert set(config.settings()) == fields - {"microbatch_keep", "mechanism", "mechanism_options", "per_person"}
-    together = {
-        "mechanism",
-        "mechanism_options",
-        "per_person",
-        "microbatch_mixes",
-        "microbatch_keep",
-        "bank_views",
-        "bank_augmentations",
-    }
+    banks = {"bank_views", "bank_augmentations"}
+    together = {"mechanism", "mechanism_options", "per_person", "microbatch_mixes", "microbatch_keep", *banks}
     assert set(EVERY_OTHER) | together == fields, "a new field is tested above"
     mixed = replace(config, microbatch_size=2)
     mixes = replace(mixed, microbatch_mixes=2)
     assert mixes.settings() != mixed.settings()
     assert replace(mixes, microbatch_keep=False).settings() == {**mixes.settings(), "microbatch_keep": False}
-    banked = replace(config, bank_views=2, bank_augmentations=(Flip(),)).settings()
-    assert {key for key in banked if banked[key] != config.settings()[key]} == {"bank_views", "bank_augmentations"}
+    assert differing(config, replace(config, bank_views=2, bank_augmentations=(Flip(),))) == banks

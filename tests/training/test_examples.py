@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -59,10 +60,7 @@ def test_unknown_classes_of_a_pool_with_a_list_are_named(tmp_path: Path) -> None
     np.savez(file, x=np.eye(3), y=np.arange(3), classes=np.array(["ant", "wolf", "yak"]))
     with pytest.raises(InvalidInput, match=r"class list.*'wolf', 'yak'.*zebra, ant, cat"):
         PublicData.open(file, Identity(), CLASSES)
-
-
-def test_classes_without_examples_do_not_matter(tmp_path: Path) -> None:
-    file = tmp_path / "pool.npz"
+    # Classes without examples do not matter.
     np.savez(file, x=np.eye(2), y=np.array([2, 1]), classes=np.array(["wolf", "cat", "ant"]))
     assert PublicData.open(file, Identity(), CLASSES).targets.argmax(dim=1).tolist() == [1, 2]
 
@@ -95,24 +93,24 @@ def test_other_images_are_refused(tmp_path: Path) -> None:
     assert PublicData.open(folder, Pixels(), CLASSES, input_shape=(4, 5)).input_shape == (4, 5)
     pool = PublicData.open(folder, Pixels(), CLASSES, input_shape=(5, 4))
     # As many pixels, yet other images.
-    with refuses("images of the pool"):
-        pool.check(classes=3, layout=ImageLayout(1, 4, 5))
     folder = write_images(tmp_path / "colour", {"ant": [1]}, mode="RGB")
     colour = PublicData.open(folder, Pixels(), CLASSES, input_shape=(4, 5, 3))
-    with refuses("images of the pool"):
-        colour.check(classes=3, layout=ImageLayout(1, 4, 5))
+    for other in (pool, colour):
+        with refuses("images of the pool"):
+            other.check(classes=3, layout=ImageLayout(1, 4, 5))
     with refuses("classes of the pool"):
         colour.check(classes=2, layout=None)
 
 
 def test_values_beyond_the_unit_range_are_no_images() -> None:
-    layout = ImageLayout(1, 1, 2)
-    for values in ([[-0.1, 0.5]], [[0.5, 200.0]]):
-        with refuses("images of the pool"):
-            PublicData.of(np.array(values), np.array([0]), classes=2).check(classes=2, layout=layout)
-    PublicData.of(np.array([[0.0, 1.0]]), np.array([0]), classes=2).check(classes=2, layout=layout)
-    with refuses("features of the pool"):
-        PublicData.of(np.zeros((1, 3)), np.array([0]), classes=2).check(classes=2, layout=layout)
+    for row, field in (
+        ([-0.1, 0.5], "images of the pool"),
+        ([0.5, 200.0], "images of the pool"),
+        ([0.0, 0.0, 0.0], "features of the pool"),
+        ([0.0, 1.0], None),
+    ):
+        with refuses(field) if field else nullcontext():
+            PublicData.of(np.array([row]), np.array([0]), classes=2).check(classes=2, layout=ImageLayout(1, 1, 2))
 
 
 def test_arrays_are_checked() -> None:
@@ -139,12 +137,9 @@ def test_fingerprint_is_of_the_content() -> None:
     base = PublicData.of(x, y, classes=2)
     assert base.fingerprint() == PublicData.of(x.astype(np.float64), torch.from_numpy(y), classes=2).fingerprint()
     assert len(base.fingerprint()) == 64
+    parts = [(x + 1e-6, y, 2), (x, y, 3), (x, y[::-1].copy(), 2), (x[::-1].copy(), y, 2), (x[:2], y[:2], 2)]
     others = [
-        PublicData.of(x + 1e-6, y, classes=2),
-        PublicData.of(x, y, classes=3),
-        PublicData.of(x, y[::-1].copy(), classes=2),
-        PublicData.of(x[::-1].copy(), y, classes=2),
-        PublicData.of(x[:2], y[:2], classes=2),
+        *(PublicData.of(features, labels, classes=classes) for features, labels, classes in parts),
         PublicData(base.x, base.targets.roll(1, dims=1)),
         PublicData(base.x.reshape(3, 3, 1), base.targets),
     ]
@@ -172,16 +167,11 @@ def test_a_batch_depends_on_seed_step_and_part_alone() -> None:
     backward = [rows_of(data, data.batch(step, 6, seed, part)[0]) for step, seed, part in reversed(names)]
     assert forward == backward[::-1]
     assert len({tuple(rows) for rows in forward}) == len(names)
+    x, targets = data.batch(0, data.size, seed=0)
+    assert sorted(rows_of(data, x)) == list(range(data.size))
+    assert torch.equal(targets, data.targets[rows_of(data, x)])
     assert torch.equal(torch.get_rng_state(), before[0])
     assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
-
-
-def test_a_batch_has_different_records_with_their_own_targets() -> None:
-    data = public_data()
-    x, targets = data.batch(0, data.size, seed=0)
-    rows = rows_of(data, x)
-    assert sorted(rows) == list(range(data.size))
-    assert torch.equal(targets, data.targets[rows])
 
 
 def test_the_augmentation_gets_seeds_that_name_the_batch() -> None:
@@ -194,13 +184,10 @@ def test_the_augmentation_gets_seeds_that_name_the_batch() -> None:
     plain, _ = data.batch(2, 6, seed=0)
     augmented, _ = data.batch(2, 6, seed=0, augment=augment)
     assert torch.equal(augmented, plain + 1)
-    data.batch(2, 6, seed=0, augment=augment)
-    data.batch(3, 6, seed=0, augment=augment)
+    for step in (2, 3):
+        data.batch(step, 6, seed=0, augment=augment)
     assert torch.equal(seen[0], seen[1])
     assert seen[0].dtype == torch.int64
     assert len(set(seen[0].tolist()) | set(seen[2].tolist())) == 12
-
-
-def test_an_augmentation_that_loses_targets_is_refused() -> None:
     with refuses("augmented batch"):
-        public_data().batch(0, 6, seed=0, augment=lambda x, targets, seeds: (x, targets[1:]))
+        data.batch(0, 6, seed=0, augment=lambda x, targets, seeds: (x, targets[1:]))

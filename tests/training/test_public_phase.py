@@ -1,8 +1,9 @@
-"""What public batches look like in the warm-up and in private steps: each with augmentations of its own."""
+"""What scenarios use public records for, and what their batches look like in the warm-up and in private steps."""
 
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +18,12 @@ from privmix.training.facts import ImageLayout
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.public.base import WithGradients
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
-from privmix.training.public_phase import Combined, PublicViews
+from privmix.training.public_phase import Combined, PublicViews, plan_public_use
 from privmix.training.views.augment import Crop, Cutout, Flip
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import Mixing
 from tests.refusals import refuses
+from tests.training.public.helpers import public_data
 from tests.training.runs import config_of, job_of, private, public, weights_of
 
 LAYOUT = ImageLayout(1, 8, 8)
@@ -36,16 +38,11 @@ def batch(size: int = 6, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def warm(network: str = "cnn-relu", **own: Any) -> Any:
-    return config_of(
-        network,
-        scenario="extended",
-        views=ViewConfig.self_aug(2),
-        warm_up=WarmUpConfig(epochs=1, batch_size=10, **own),
-        extended=ExtendedConfig("dope", batch_size=8),
-        # Named: the fastest may be another one the next time.
-        execution=ExecutionConfig("vmap"),
-        epochs=0.2,
-    )
+    public = {"scenario": "extended", "extended": ExtendedConfig("dope", batch_size=8)}
+    warm_up, views = WarmUpConfig(epochs=1, batch_size=10, **own), ViewConfig.self_aug(2)
+    # Named: the fastest may be another one the next time.
+    execution = ExecutionConfig("vmap")
+    return config_of(network, **public, views=views, warm_up=warm_up, execution=execution, epochs=0.2)
 
 
 def test_the_warm_up_has_augmentations_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,14 +87,13 @@ def test_a_record_is_mixed_with_another_one_and_its_target_follows() -> None:
 
 def test_vectors_are_mixed_and_a_record_alone_stays_itself() -> None:
     images, targets, seeds = batch()
-    mixing = PublicViews(None, (), Mixing("mixup", 0.2))
-    mixed, soft = mixing(images.flatten(1), targets, seeds)
-    torch.testing.assert_close(mixed, soft @ images.flatten(1))
-    again, _ = mixing(images.flatten(1), targets, seeds)
-    assert torch.equal(again, mixed), "a function of the seeds"
-    alone = mixing(images[:1].flatten(1), targets[:1], seeds[:1])
-    assert torch.equal(alone[0], images[:1].flatten(1))
-    assert torch.equal(alone[1], targets[:1])
+    x, mixing = images.flatten(1), PublicViews(None, (), Mixing("mixup", 0.2))
+    mixed, soft = mixing(x, targets, seeds)
+    torch.testing.assert_close(mixed, soft @ x)
+    assert torch.equal(mixing(x, targets, seeds)[0], mixed), "a function of the seeds"
+    alone, target = mixing(x[:1], targets[:1], seeds[:1])
+    assert torch.equal(alone, x[:1])
+    assert torch.equal(target, targets[:1])
 
 
 def test_an_adversary_and_its_settings_are_in_the_settings() -> None:
@@ -121,7 +117,6 @@ def test_the_public_gradient_that_a_step_goes_along_is_cut_to_the_clipping_bound
     for method, wanted in (("dope", True), ("mirror", True), ("multiplicity+dope", True), ("adadps", False)):
         config = replace(warm(), clip_norm=1e-3, extended=ExtendedConfig(method, batch_size=8, perturbations=2))
         found = job_of(config, public=public())._public.method(5)
-        assert found is not None
         one = found.methods[-1] if isinstance(found, Combined) else found
         assert isinstance(one, WithGradients)
         assert one.source.max_norm == (1e-3 if wanted else None)
@@ -138,3 +133,34 @@ def test_a_model_that_is_lost_on_public_records_is_told() -> None:
             parameter.zero_()
     with pytest.warns(UserWarning, match="diverged: the model is right on .*cut public gradients shorter"):
         job._public.warn_if_lost()
+
+
+REAL, MADE = public_data(3), public_data(5, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "data", "method", "found"),
+    [
+        ("cold", "", "none", [None, None]),
+        ("warm", "real", "none", [3, None]),
+        ("warm-synthetic", "real made", "none", [8, None]),
+        ("warm-synthetic", "made", "none", [5, None]),
+        ("extended", "real", "dope", [3, 3]),
+        ("extended", "real made", "multiplicity", [8, 8]),
+        # What is lacking, or would be ignored.
+        ("cold", "real", "none", "public"),
+        ("cold", "made", "none", "synthetic"),
+        ("cold", "", "dope", "public_method"),
+        ("warm", "", "none", "public"),
+        ("warm", "real made", "none", "synthetic"),
+        ("warm", "real", "dope", "public_method"),
+        ("warm-synthetic", "real", "none", "synthetic"),
+        ("extended", "real", "none", "public_method"),
+        ("extended", "", "dope", "public"),
+    ],
+)
+def test_scenarios_use_what_they_say(scenario: str, data: str, method: str, found: list[int | None] | str) -> None:
+    given = REAL if "real" in data else None, MADE if "made" in data else None
+    with pytest.raises(InvalidInput, match=found) if isinstance(found, str) else nullcontext():
+        use = plan_public_use(scenario, *given, method)
+        assert [None if data is None else data.size for data in use] == found

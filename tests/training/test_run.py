@@ -49,20 +49,20 @@ def checkpoint_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
     monkeypatch.setattr(TrainingRun, "save", chosen)
 
 
-def killed_after(steps: int) -> Callable[[str, int, int], None]:
-    """A progress callback that kills once so many private steps are done: before their checkpoint."""
+def killing(stage: str, at: int) -> Callable[[str, int, int], None]:
+    """A progress callback that kills once so many steps of a stage are done: before their checkpoint."""
 
-    def progress(stage: str, done: int, total: int) -> None:
-        if stage.startswith("private") and done == steps:
+    def progress(now: str, done: int, total: int) -> None:
+        if now.startswith(stage) and done == at:
             raise Killed
 
     return progress
 
 
-def kill(out: Path, job: Trainer, *, after: int, **given: Any) -> None:
+def kill(out: Path, job: Trainer, *, after: int, stage: str = "private", **given: Any) -> None:
     """Begin the job, or take it up again, and kill it."""
     with pytest.raises(Killed):
-        run_to(out, job, progress=killed_after(after), **given)
+        run_to(out, job, progress=killing(stage, after), **given)
 
 
 SCENARIOS: dict[str, Any] = {
@@ -96,27 +96,12 @@ def test_same_bits_wherever_it_was_killed(name: str, tmp_path: Path, monkeypatch
         assert not out.with_name(f".{out.name}.run").exists()
 
 
-def test_same_bits_after_many_kills_and_from_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_to(tmp_path / "whole", job_of())
-    checkpoint_at(monkeypatch, {3})
-    job = job_of()
-    for number, step in enumerate((1, 2, 5, 4, 6)):
-        kill(tmp_path / "out", job, resume=number > 0, after=step)
-    run_to(tmp_path / "out", job, resume=True)
-    assert files(tmp_path / "out") == files(tmp_path / "whole")
-
-
-def test_same_bits_after_a_kill_in_the_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_bits_after_a_kill_in_the_warm_up(tmp_path: Path) -> None:
     config = config_of(scenario="warm", warm_up=WarmUpConfig(epochs=3, batch_size=10))
     run_to(tmp_path / "whole", job_of(config, public=public()))
 
-    def progress(stage: str, done: int, total: int) -> None:
-        if stage.startswith("warm-up") and done == 2:
-            raise Killed
-
     job, stages = job_of(config, public=public()), []
-    with pytest.raises(Killed):
-        run_to(tmp_path / "out", job, progress=progress)
+    kill(tmp_path / "out", job, stage="warm-up", after=2)
     kill(tmp_path / "out", job, resume=True, after=1)
     run_to(tmp_path / "out", job, resume=True, progress=lambda stage, done, total: stages.append(stage))
     assert not any(stage.startswith("warm-up") for stage in stages), "a finished warm-up is kept"
@@ -229,9 +214,6 @@ def test_noise_is_never_drawn_for_two_different_sums(tmp_path: Path, monkeypatch
     assert len({(step, mean) for step, _, mean in seen}) == 2 * STEPS
 
 
-# One key, one setting.
-
-
 def test_a_plan_that_is_calibrated_otherwise_is_another_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,8 +231,7 @@ def test_a_plan_that_is_calibrated_otherwise_is_another_setting(
 
 def test_the_key_is_nowhere_in_a_model(tmp_path: Path) -> None:
     key, job = bytes(range(100, 132)), job_of()
-    with TrainingRun(
-        tmp_path / "out", job.settings(), streams=SecretStreams(bytearray(key), insecure_seed=False)
-    ) as run:
+    streams = SecretStreams(bytearray(key), insecure_seed=False)
+    with TrainingRun(tmp_path / "out", job.settings(), streams=streams) as run:
         job.run(private(), run=run)
     assert not any(key in content for content in files(tmp_path / "out").values())

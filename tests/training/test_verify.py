@@ -46,9 +46,12 @@ def edit(folder: Path, change: Callable[[Content], object]) -> None:
     certify(folder, change)
 
 
-def _asked(content: Content, epsilon: object) -> None:
-    content["plan"].update(epsilon=epsilon)
-    content["settings"].update(epsilon=epsilon)
+def guarantee(**changes: object) -> Callable[[Content], object]:
+    return lambda content: content["guarantee"].update(changes)
+
+
+def asked(epsilon: object) -> Callable[[Content], object]:
+    return lambda content: (content["plan"].update(epsilon=epsilon), content["settings"].update(epsilon=epsilon))
 
 
 WARM = {"scenario": "warm", "warm_up": WarmUpConfig(epochs=1)}
@@ -70,8 +73,8 @@ def test_what_training_writes_holds(name: str, tmp_path: Path) -> None:
     config = config_of(**TRAININGS[name])
     given = {} if config.scenario == "cold" else {"public": public()}
     streams = None if name == "secret" else SecretStreams.from_seed(0)
-    records = None if name == "without steps" else private()
-    made = job_of(config, records_declared=name == "declared", **given).run(records, streams=streams)
+    job = job_of(config, records_declared=name == "declared", **given)
+    made = job.run(None if name == "without steps" else private(), streams=streams)
     made.write(tmp_path)
     found = verify_trained(tmp_path)
     guarantee = made.certificate["guarantee"]
@@ -83,44 +86,34 @@ def test_what_training_writes_holds(name: str, tmp_path: Path) -> None:
     assert (found.epsilon == 0) is (name == "without steps")
 
 
-def less_noise(content: Content) -> None:
-    """Noise of another plan, with an epsilon that it does not keep."""
-    content["plan"]["noise_multiplier"] /= 2
+def noise(factor: float, *, plan: bool = True, event: bool = True) -> Callable[[Content], object]:
 
+    def change(content: Content) -> None:
+        before = content["plan"]["noise_multiplier"]
+        if plan:
+            content["plan"]["noise_multiplier"] *= factor
+        if event:
+            text = json.dumps(content["event"]).replace(str(before), str(factor * before))
+            assert json.loads(text) != content["event"]
+            content["event"] = json.loads(text)
 
-def other_event(content: Content) -> None:
-    """A better price than the plan's."""
-    text = json.dumps(content["event"]).replace(
-        str(content["plan"]["noise_multiplier"]), str(2 * content["plan"]["noise_multiplier"])
-    )
-    assert json.loads(text) != content["event"]
-    content["event"] = json.loads(text)
-
-
-def both_noises(content: Content) -> None:
-    """Plan and event agree, and cost more than stated."""
-    before, after = str(content["plan"]["noise_multiplier"]), str(content["plan"]["noise_multiplier"] / 2)
-    content["event"] = json.loads(json.dumps(content["event"]).replace(before, after))
-    content["plan"]["noise_multiplier"] /= 2
+    return change
 
 
 # Fields more, texts and numbers in every place: tests/releases/test_nothing_free.py.
 EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
-    "a smaller epsilon": (lambda content: content["guarantee"].update(epsilon=0.1), "certificate epsilon: "),
-    "a negative epsilon": (lambda content: content["guarantee"].update(epsilon=-1), "certificate guarantee epsilon: "),
-    "another delta": (lambda content: content["guarantee"].update(delta=1e-9), "certificate delta"),
-    "another adjacency": (
-        lambda content: content["guarantee"].update(adjacency="replace_one"),
-        "certificate adjacency",
-    ),
-    "another accountant": (lambda content: content["guarantee"].update(accountant="rdp"), "certificate accountant"),
-    "no bound": (lambda content: content["guarantee"].update(is_upper_bound=1), "certificate guarantee is_upper_bound"),
-    "less asked for": (lambda content: _asked(content, 1.0), "certificate epsilon.*which was asked for"),
-    "nothing asked for": (lambda content: _asked(content, None), "epsilon"),
-    "less noise in the plan": (less_noise, "certificate event"),
-    "a cheaper event": (other_event, "certificate event"),
+    "a smaller epsilon": (guarantee(epsilon=0.1), "certificate epsilon: "),
+    "a negative epsilon": (guarantee(epsilon=-1), "certificate guarantee epsilon: "),
+    "another delta": (guarantee(delta=1e-9), "certificate delta"),
+    "another adjacency": (guarantee(adjacency="replace_one"), "certificate adjacency"),
+    "another accountant": (guarantee(accountant="rdp"), "certificate accountant"),
+    "no bound": (guarantee(is_upper_bound=1), "certificate guarantee is_upper_bound"),
+    "less asked for": (asked(1.0), "certificate epsilon.*which was asked for"),
+    "nothing asked for": (asked(None), "epsilon"),
+    "less noise in the plan": (noise(0.5, event=False), "certificate event"),
+    "a cheaper event": (noise(2, plan=False), "certificate event"),
     "fewer steps": (lambda content: content["plan"].update(steps=1), "certificate event"),
-    "less noise in both": (both_noises, "certificate epsilon: "),
+    "less noise in both": (noise(0.5), "certificate epsilon: "),
     "a plan of other fields": (lambda content: content["plan"].pop("steps"), "plan"),
     "no plan": (lambda content: content.pop("plan"), "plan.*exactly its fields"),
     "a setting that is not used": (lambda content: content["settings"].update(microbatch_keep=True), "microbatch_keep"),
@@ -170,18 +163,17 @@ def test_certificates_of_before_public_data_were_said_to_be_compared_hold(epsilo
         verify_trained(tmp_path)
 
 
-def _without_steps(content: Content) -> None:
-    """All that a model without a private step would say, but for what public data made it."""
-    content["plan"].update(steps=0, noise_multiplier=0.0, epsilon=0.0)
-    content["settings"].update(epsilon=0.0)
-    content["event"] = {"kind": "bounded", "epsilon": 0.0, "delta": 0.0, "adjacency": "add_remove"}
-    content["guarantee"].update(epsilon=0.0)
-    content.update(public_text(TrainingPlan.from_dict(content["plan"]), content["public_data"], True, "none"))
-
-
 def test_a_trained_model_is_not_passed_off_as_one_of_public_data(folder: Path) -> None:
     """Whoever writes a whole new certificate must name public data, and no part of it goes alone."""
-    edit(folder, _without_steps)
+
+    def without_steps(content: Content) -> None:
+        content["plan"].update(steps=0, noise_multiplier=0.0, epsilon=0.0)
+        content["settings"].update(epsilon=0.0)
+        content["event"] = {"kind": "bounded", "epsilon": 0.0, "delta": 0.0, "adjacency": "add_remove"}
+        content["guarantee"].update(epsilon=0.0)
+        content.update(public_text(TrainingPlan.from_dict(content["plan"]), content["public_data"], True, "none"))
+
+    edit(folder, without_steps)
     with refuses("certificate plan steps"):
         verify_trained(folder)
 
@@ -193,41 +185,41 @@ def test_a_larger_epsilon_than_the_plan_costs_holds(folder: Path) -> None:
     assert found.recomputed_epsilon <= found.epsilon == 8.0
 
 
-def new_weights(folder: Path, content: bytes) -> None:
-    """Other weights, with a certificate that is about them."""
-    (folder / "weights.safetensors").write_bytes(content)
-    edit(folder, lambda found: found["files"][0].update(sha256=hashlib.sha256(content).hexdigest()))
+def new_weights(make: Callable[[bytes, dict[str, np.ndarray]], bytes]) -> Callable[[Path], None]:
+    """Other weights, made of the file and its arrays, with a certificate that is about them."""
+
+    def change(folder: Path) -> None:
+        file = folder / "weights.safetensors"
+        content = make(file.read_bytes(), load_tensors(file))
+        file.write_bytes(content)
+        edit(folder, lambda found: found["files"][0].update(sha256=hashlib.sha256(content).hexdigest()))
+
+    return change
 
 
-def spaced_header(folder: Path) -> None:
-    content = (folder / "weights.safetensors").read_bytes()
+def spaced(content: bytes, arrays: dict[str, np.ndarray]) -> bytes:
     size = int.from_bytes(content[:8], "little")
-    text = content[8 : 8 + size] + b" " * 64
-    new_weights(folder, len(text).to_bytes(8, "little") + text + content[8 + size :])
+    return (size + 64).to_bytes(8, "little") + content[8 : 8 + size] + b" " * 64 + content[8 + size :]
 
 
-def noted_header(folder: Path) -> None:
-    new_weights(folder, save_tensors(load_tensors(folder / "weights.safetensors"), {"note": "secret"}))
-
-
-def wider_numbers(folder: Path) -> None:
-    arrays = load_tensors(folder / "weights.safetensors")
-    new_weights(folder, save_tensors({name: array.astype(np.float64) for name, array in arrays.items()}))
-
-
-def no_numbers(folder: Path) -> None:
-    arrays = load_tensors(folder / "weights.safetensors")
-    next(iter(arrays.values())).flat[0] = np.nan
-    new_weights(folder, save_tensors(arrays))
+def first_is_nan(array: np.ndarray) -> np.ndarray:
+    array.flat[0] = np.nan
+    return array
 
 
 FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a hidden file": (lambda folder: (folder / ".raw").write_text("1"), r"\.raw"),
     "a folder": (lambda folder: (folder / "more").mkdir(), "more"),
-    "spaces in the header": (spaced_header, "header"),
-    "a note in the header": (noted_header, "safetensors"),
-    "wider numbers": (wider_numbers, "type|shapes"),
-    "no numbers": (no_numbers, "finite"),
+    "spaces in the header": (new_weights(spaced), "header"),
+    "a note in the header": (new_weights(lambda _, arrays: save_tensors(arrays, {"note": "secret"})), "safetensors"),
+    "wider numbers": (
+        new_weights(lambda _, arrays: save_tensors({name: array.astype(float) for name, array in arrays.items()})),
+        "type|shapes",
+    ),
+    "no numbers": (
+        new_weights(lambda _, arrays: save_tensors({name: first_is_nan(array) for name, array in arrays.items()})),
+        "finite",
+    ),
     "another input": (
         lambda folder: edit(folder, lambda c: c["settings"].update(input_shape=[64])),
         r"input_shape|model\.json",
@@ -237,10 +229,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_whatever_belongs_to_no_model_is_refused(name: str, model: TrainedModel, tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    model.write(folder)
+def test_whatever_belongs_to_no_model_is_refused(name: str, folder: Path) -> None:
     verify_trained(folder)
     change, message = FOLDERS[name]
     change(folder)

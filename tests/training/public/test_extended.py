@@ -1,7 +1,8 @@
-"""Extended methods: their guarantees, and each against its formula written out."""
+"""Public gradients; extended methods: names, combinations, guarantees, and each against its formula written out."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -9,12 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
-from privmix.training.public.base import ExtendedMethod
+from privmix.training.public.base import (
+    ExtendedMethod,
+    adaptive_ascent,
+    ascent,
+    method_names,
+    parse_method,
+    public_gradient,
+    settings_of,
+)
 from privmix.training.public.config import ExtendedConfig
 from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent, WeightMultiplicity
-from privmix.training.public_phase import build_method
+from privmix.training.public_phase import Combined, build_method
 from tests.refusals import refuses
-from tests.training.public.helpers import Snapshot, mlp, naive_gradient, public_data, source
+from tests.training.public.helpers import CLASSES, Snapshot, mlp, naive_gradient, public_data, source
 
 ALL = ["multiplicity", "dope", "mirror", "adadps", "multiplicity+adadps"]
 STEPS = 10
@@ -22,9 +31,7 @@ STEPS = 10
 
 def method_on(model: nn.Module, name: str) -> ExtendedMethod:
     config = ExtendedConfig(name, batch_size=6, perturbations=3, adaptive=True)
-    method = build_method(config, source(model), STEPS)
-    assert method is not None
-    return method
+    return build_method(config, source(model), STEPS)  # type: ignore[return-value]
 
 
 def same(first: SideInformation, second: SideInformation) -> bool:
@@ -46,7 +53,7 @@ def advance(model: nn.Module, method: ExtendedMethod, steps: range) -> list[tupl
 
 @pytest.mark.parametrize("name", ALL)
 def test_repeatable(name: str) -> None:
-    """Guarantee: twice, or in a fresh object at the same weights and state, the same bits; other steps differ."""
+    """Guarantee: twice, or in a fresh object at the same weights and state, the same bits."""
     model = mlp(dropout=0.3)
     method = method_on(model, name)
     advance(model, method, range(3))
@@ -57,28 +64,23 @@ def test_repeatable(name: str) -> None:
     fresh.load_state_dict(method.state_dict())
     assert same(first, fresh.prepare(3))
     assert torch.equal(method.combine(torch.ones(43), 3), fresh.combine(torch.ones(43), 3))
+    with refuses("state of the public method"):
+        fresh.load_state_dict({"other": torch.zeros(1)})
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_without_a_trace(name: str) -> None:
-    """Guarantee: prepare leaves weights, gradients, mode and generators as they were."""
+def test_public_and_without_a_trace(name: str) -> None:
+    """Guarantee: prepare leaves weights, gradients, mode and generators as they were, and sees no private mean:
+    whatever combine was given, equal weights give equal bits.
+    """
     model = mlp(dropout=0.3)
-    method = method_on(model, name)
-    before = Snapshot(model)
-    method.prepare(0)
-    before.check()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_public(name: str) -> None:
-    """Guarantee: prepare sees no private mean: whatever combine was given, equal weights give equal bits."""
-    model = mlp()
-    found = []
+    before, found = Snapshot(model), []
     for size in (0.0, 1e6):
         method = method_on(model, name)
         method.prepare(0)
         method.combine(torch.full((43,), size), 0)
         found.append(method.prepare(1))
+        before.check()
     assert same(*found)
 
 
@@ -91,7 +93,6 @@ def test_dope_clipped_follows_its_formula_and_descends() -> None:
     model, bound = mlp(), 0.3
     private, method = private_gradients(model), DopeSgd(source(model))
     centre = method.prepare(2).centre
-    assert centre is not None
     x, targets = method.source.data.batch(2, 6, 7)
     public = naive_gradient(model, x, targets)
     torch.testing.assert_close(centre, public)
@@ -119,10 +120,8 @@ def test_combine_uses_the_gradient_at_the_weights_that_prepare_saw() -> None:
     model = mlp()
     method = DopeSgd(source(model, max_norm=1e-3))
     centre = method.prepare(0).centre
-    assert centre is not None
     assert float(centre.norm()) == pytest.approx(1e-3, rel=1e-4)
-    flat = FlatParameters(model)
-    flat.set(flat.get() + 1)
+    FlatParameters(model).set(FlatParameters(model).get() + 1)
     assert torch.equal(method.combine(torch.zeros(43), 0), centre)
 
 
@@ -176,30 +175,23 @@ class Flat(nn.Module):
 
 
 def test_zero_gradients_change_nothing() -> None:
-    model = Flat()
-    assert AdaDps(source(model)).prepare(0).scale.tolist() == [1.0] * 3
-    assert WeightMultiplicity(source(model), perturbations=2).prepare(0).perturbations.tolist() == [[0.0] * 3] * 2
-    assert DopeSgd(source(model)).prepare(0).centre.tolist() == [0.0] * 3
+    flat = source(Flat())
+    assert AdaDps(flat).prepare(0).scale.tolist() == [1.0] * 3
+    assert WeightMultiplicity(flat, perturbations=2).prepare(0).perturbations.tolist() == [[0.0] * 3] * 2
+    assert DopeSgd(flat).prepare(0).centre.tolist() == [0.0] * 3
 
 
 def test_adadps_takes_steps_in_order_or_its_state() -> None:
     model = mlp()
     method = method_on(model, "adadps")
-    with pytest.raises(RuntimeError, match="saved state"):
-        method.prepare(1)
-    advance(model, method, range(2))
-    with pytest.raises(RuntimeError, match="saved state"):
-        method.prepare(1)
+    for steps in (range(0), range(2)):
+        advance(model, method, steps)
+        with pytest.raises(RuntimeError, match="saved state"):
+            method.prepare(1)
     state = method.state_dict()
     kept = {key: value.clone() for key, value in state.items()}
     advance(model, method, range(2, 4))
     assert all(torch.equal(state[key], kept[key]) for key in state)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_the_state_of_another_method_is_refused(name: str) -> None:
-    with refuses("state of the public method"):
-        method_on(mlp(), name).load_state_dict({"other": torch.zeros(1)})
 
 
 @pytest.mark.parametrize("adaptive", [False, True], ids=["plain", "adaptive"])
@@ -207,7 +199,6 @@ def test_perturbations_lie_along_gradients_of_separate_public_batches(adaptive: 
     model = mlp()
     method = WeightMultiplicity(source(model), rho=0.2, perturbations=3, adaptive=adaptive)
     found = method.prepare(5).perturbations
-    assert found is not None
     assert found.shape == (3, 43)
     scale = FlatParameters(model).get().abs() + 0.01 if adaptive else torch.ones(43)
     for part, row in enumerate(found, start=1):
@@ -217,3 +208,108 @@ def test_perturbations_lie_along_gradients_of_separate_public_batches(adaptive: 
     assert not torch.allclose(found[0], found[1])
     mean = torch.linspace(-1, 1, 43)
     assert torch.equal(method.combine(mean, 5), mean)
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_every_method_is_built_by_its_name(name: str) -> None:
+    method = build_method(ExtendedConfig(name, batch_size=6), source(mlp()), steps=5)
+    assert (method is None) if name == "none" else (method is not None and method.name == name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "dopey", "none+dope", "dope+dope", "dope+mirror", "multiplicity+dope+adadps", "multiplicity+", None],
+)
+def test_names_that_make_no_method_are_refused(name: str) -> None:
+    with refuses("public_method"):
+        parse_method(name)
+    with refuses("method"):
+        ExtendedConfig(name)
+
+
+@pytest.mark.parametrize("name", ["multiplicity+dope", "dope+multiplicity", "mirror+multiplicity"])
+def test_a_combination_does_what_its_parts_do(name: str) -> None:
+    model, config = mlp(), ExtendedConfig(name, batch_size=6, perturbations=2)
+    both = build_method(config, source(model), steps=5)
+    assert isinstance(both, Combined)
+    side, mean = both.prepare(1), torch.linspace(-1, 1, 43)
+    expected = mean
+    for part in name.split("+"):
+        alone = build_method(dataclasses.replace(config, method=part), source(model), 5)
+        for field, value in vars(alone.prepare(1)).items():
+            assert value is None or torch.equal(value, getattr(side, field))
+        expected = alone.combine(expected, 1)
+    assert torch.equal(both.combine(mean, 1), expected)
+
+
+def test_a_combination_draws_no_batch_twice() -> None:
+    config = ExtendedConfig("multiplicity+dope", batch_size=6, perturbations=2)
+    side = build_method(config, source(mlp()), 5).prepare(0)
+    for row in side.perturbations:
+        assert float(nn.functional.cosine_similarity(row, side.centre, dim=0)) < 0.999
+
+
+def test_every_method_says_which_settings_it_is_made_with() -> None:
+    """A field of the config belongs to the methods that name it, or to the source of public gradients."""
+    fields = {field.name for field in dataclasses.fields(ExtendedConfig)}
+    used = {name: settings_of(name) for name in method_names() if name != "none"}
+    assert set().union(*used.values()) == fields - {"method", "method_options", "batch_size", "max_norm"}
+    assert settings_of("none") == used["dope"] == frozenset()
+    assert settings_of("multiplicity+adadps") == used["multiplicity"] | used["adadps"]
+
+
+def test_it_is_the_gradient_of_the_mean_soft_target_cross_entropy() -> None:
+    model, data = mlp(), public_data()
+    targets = 0.7 * data.targets + 0.3 * data.targets.roll(1, dims=0)
+    found = public_gradient(model, FlatParameters(model), data.x, targets)
+    torch.testing.assert_close(found, naive_gradient(model, data.x, targets))
+    assert not found.requires_grad
+
+
+def test_without_a_trace() -> None:
+    """Guarantee: weights, running averages, gradients and generators are as before, dropout or not."""
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, CLASSES))
+    before, data = Snapshot(model), public_data()
+    public_gradient(model, FlatParameters(model), data.x, data.targets)
+    before.check()
+
+
+def test_frozen_parameters_are_left_out_and_unused_ones_have_no_slope() -> None:
+    class Partly(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head, self.unused = nn.Linear(4, 4), nn.Linear(4, CLASSES), nn.Parameter(torch.ones(2))
+            self.body.requires_grad_(False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.body(x))
+
+    model, data = Partly(), public_data()
+    flat = FlatParameters(model)
+    parts = flat.unflatten(public_gradient(model, flat, data.x, data.targets))
+    assert set(parts) == {"head.weight", "head.bias", "unused"}
+    assert parts["unused"].tolist() == [0.0, 0.0]
+    assert bool(parts["head.weight"].any())
+
+
+@pytest.mark.parametrize("size", [1e-42, 1e-20, 1.0, 1e38])
+def test_the_ascent_has_length_rho_whatever_the_gradients_size(size: float) -> None:
+    gradient = torch.tensor([1.0, -1.0, 1.0, 1.0]) * size
+    for found in (ascent(gradient, 0.2), adaptive_ascent(gradient, torch.ones(4), 0.2, 0.0)):
+        torch.testing.assert_close(found, torch.tensor([0.1, -0.1, 0.1, 0.1]), rtol=1e-3, atol=0)
+
+
+def test_long_gradients_are_cut_and_short_ones_left() -> None:
+    model = mlp()
+    plain = source(model).at(0)
+    norm = float(plain.norm())
+    torch.testing.assert_close(source(model, max_norm=norm / 4).at(0), plain / 4)
+    assert torch.equal(source(model, max_norm=norm * 4).at(0), plain)
+
+
+def test_a_gradient_that_is_not_finite_counts_as_zero() -> None:
+    model = mlp()
+    with torch.no_grad():
+        next(iter(model.parameters())).mul_(float("inf"))
+    with pytest.warns(UserWarning, match="step 3"):
+        assert not bool(source(model).at(3).any())

@@ -1,4 +1,4 @@
-"""The warm-up: one step against its definition, repeatable runs, and flat minima."""
+"""The warm-up: one step against its definition, repeatable runs, flat minima, and adversarial examples."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.public.config import WarmUpConfig
-from privmix.training.public.warmup import step_gradient, warm_up
+from privmix.training.public.warmup import adversarial, step_gradient, warm_up
 from tests.refusals import refuses
 from tests.training.public.helpers import Snapshot, mlp, naive_gradient, public_data
 
@@ -104,15 +105,11 @@ def test_an_epoch_visits_every_record_once_with_fresh_seeds() -> None:
     assert len(set(seeds)) == 48
 
 
-def test_no_epochs_leave_the_model_as_it_is() -> None:
-    model = mlp()
-    warm_up(model, public_data(), config(epochs=0), seed=0)
-    assert torch.equal(FlatParameters(model).get(), FlatParameters(mlp()).get())
-
-
 def test_frozen_parameters_stay() -> None:
     model = mlp()
     model[0].requires_grad_(False)
+    warm_up(model, public_data(), config("sam", epochs=0), seed=0)
+    assert torch.equal(model[3].weight, mlp()[3].weight)
     warm_up(model, public_data(), config("sam"), seed=0)
     assert torch.equal(model[0].weight, mlp()[0].weight)
     assert not torch.equal(model[3].weight, mlp()[3].weight)
@@ -125,9 +122,76 @@ def test_divergence_is_an_error_that_names_the_learning_rate() -> None:
 
 
 def test_the_cosine_starts_at_the_rate_and_ends_near_zero() -> None:
-    rates = [config().rate(step, 10) for step in range(10)]
-    assert rates[0] == 0.1
-    assert rates[5] == pytest.approx(0.05)
-    assert rates == sorted(rates, reverse=True)
-    assert config().rate(10, 10) == pytest.approx(0.0)
+    assert [config().rate(step, 10) for step in (0, 5, 10)] == pytest.approx([0.1, 0.05, 0.0])
     assert {config(schedule="constant").rate(step, 10) for step in range(10)} == {0.1}
+
+
+RADIUS = 0.1
+
+
+def in_unit_range() -> PublicData:
+    data = public_data()
+    return PublicData(torch.sigmoid(data.x), data.targets)
+
+
+@pytest.mark.parametrize("radius", [2 / 255, 8 / 255, 1.0])
+@pytest.mark.parametrize("steps", [0, 1, 7])
+def test_inside_of_the_ball_and_of_the_unit_range(radius: float, steps: int) -> None:
+    """Guarantee, also for images at the ends of the range."""
+    model, data = mlp(), in_unit_range()
+    x = torch.cat([data.x, torch.zeros(2, 4), torch.ones(2, 4)])
+    targets = torch.cat([data.targets, data.targets[:4]])
+    before = Snapshot(model)
+    found = adversarial(model, FlatParameters(model), x, targets, radius=radius, steps=steps)
+    before.check()
+    assert found.shape == x.shape
+    assert float((found - x).abs().max()) <= radius + 1e-6
+    assert 0 <= float(found.min()) <= float(found.max()) <= 1
+    assert not torch.equal(found, x)
+
+
+def test_ascent_beats_a_random_point_of_the_ball() -> None:
+    """For a linear model of two classes the worst corner is known: the ascent ends there."""
+    model = nn.Linear(4, 2)
+    data = in_unit_range()
+    x, targets = data.x * 0.5 + 0.25, torch.eye(2)[torch.arange(24) % 2]
+    flat = FlatParameters(model)
+    found = adversarial(model, flat, x, targets, radius=RADIUS, steps=8)
+    slope = (model.weight[1] - model.weight[0]).detach()
+    worst = x + RADIUS * torch.where(targets[:, :1] == 1, slope.sign(), -slope.sign())
+    torch.testing.assert_close(found, worst)
+    by_chance = adversarial(model, flat, x, targets, radius=RADIUS, steps=0)
+    losses = [nn.functional.cross_entropy(model(at), targets, reduction="none") for at in (found, by_chance)]
+    assert bool((losses[0] >= losses[1]).all())
+    with refuses("images for the adversary"):
+        adversarial(model, flat, x + 1, targets, radius=0.1)
+
+
+def test_repeatable_from_its_seed() -> None:
+    model, data = mlp(dropout=0.5), in_unit_range()
+
+    def found(seed: int) -> Tensor:
+        return adversarial(model, FlatParameters(model), data.x, data.targets, radius=RADIUS, steps=2, seed=seed)
+
+    state = torch.get_rng_state()
+    assert torch.equal(found(1), found(1))
+    assert not torch.equal(found(1), found(2))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def warmed(data: PublicData, model: nn.Module, **settings: object) -> nn.Module:
+    given = {"epochs": 2, "batch_size": 10, "optimiser": "sgd", **settings}
+    warm_up(model, data, WarmUpConfig(**given), seed=0)  # type: ignore[arg-type]
+    return model
+
+
+def test_radius_0_is_the_plain_warm_up() -> None:
+    data = in_unit_range()
+    plain, zero, some = (
+        FlatParameters(warmed(data, mlp(), **own)).get()
+        for own in ({}, {"adversary": 0.0, "adversary_steps": 3}, {"adversary": 1e-3})
+    )
+    assert torch.equal(plain, zero)
+    assert not torch.equal(plain, some)
+    # The adversary draws from a generator of its own: what else is random stays, so a tiny ball changes little.
+    torch.testing.assert_close(plain, some, atol=1e-3, rtol=0)

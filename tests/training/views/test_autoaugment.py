@@ -18,8 +18,7 @@ from tests.refusals import refuses
 
 
 def levels(channels: int = 3, side: int = 20) -> np.ndarray:
-    generator = np.random.default_rng(channels)
-    return generator.integers(20, 200, size=(side, side, channels), dtype=np.uint8)
+    return np.random.default_rng(channels).integers(20, 200, size=(side, side, channels), dtype=np.uint8)
 
 
 def operated(image: np.ndarray, name: str, magnitude: int, sign: int = 1) -> np.ndarray:
@@ -30,7 +29,6 @@ def operated(image: np.ndarray, name: str, magnitude: int, sign: int = 1) -> np.
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_operations_on_levels(channels: int) -> None:
-    """Magnitudes and signs, against what Pillow's operations do to levels and places."""
     image = levels(channels, side=32)
     wide = image.astype(np.int64)
     # Magnitude 0 of ten leaves all 8 bits and 9 leaves 4; the threshold falls from 256 to 0.
@@ -68,13 +66,11 @@ def test_shears_and_turns() -> None:
 
 def test_a_view_is_done_by_its_own_pair_of_operations() -> None:
     """The policy by hand: which pair, which of its operations, and which way, from the view's own draws."""
-    image = levels()
-    count = 120
-    random = RecordRandom(torch.arange(count))
-    x = torch.from_numpy(image).permute(2, 0, 1)[None].expand(count, -1, -1, -1) / 255.0
+    image, random = levels(), RecordRandom(torch.arange(120))
+    x = torch.from_numpy(image).permute(2, 0, 1)[None].expand(120, -1, -1, -1) / 255.0
     found = (AutoAugment().change(x, random) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
     pairs, done, ways = random.integers("pair", 25), random.uniform("done", 2), random.integers("way", 2, 2)
-    for place in range(count):
+    for place in range(120):
         wanted = image
         for step, (name, probability, magnitude) in enumerate(POLICY[int(pairs[place])]):
             if done[place, step] < probability:

@@ -84,8 +84,7 @@ def test_own_record_only(name: str) -> None:
 def test_views_stay_in_range_and_targets_are_distributions(name: str) -> None:
     make, config, shape = CASES[name]
     views, targets = make(config)(*batch(30, *shape))
-    assert views.min() >= 0
-    assert views.max() <= 1
+    assert 0 <= views.min() <= views.max() <= 1
     assert targets.min() >= 0
     assert (targets.sum(dim=2) - 1).abs().max() < 1e-6
 
@@ -122,7 +121,7 @@ def test_bank_views_are_drawn_without_replacement() -> None:
 def test_pool_examples_are_distinct_and_carry_their_labels() -> None:
     pool = PublicData.of(np.arange(5.0)[:, None], np.array([3, 1, 0, 2, 1]), CLASSES)
     x, labels, seeds = torch.full((600, 1), 9.0), torch.zeros(600, dtype=torch.int64), torch.arange(600)
-    views, targets = ViewPipeline(ViewConfig(1, 0, 2), classes=CLASSES, pool=pool)(x, labels, seeds)
+    views, targets = of(1, 0, 2, pool=pool)(x, labels, seeds)
     assert (views[:, 0] == 9).all()
     drawn = views[:, 1:, 0].long()
     assert torch.equal(targets[:, 1:], pool.targets[drawn])
@@ -131,16 +130,10 @@ def test_pool_examples_are_distinct_and_carry_their_labels() -> None:
     assert (kinds[:, 0] < kinds[:, 1]).all()
 
 
-def coded(sets: int, members: int) -> tuple[Tensor, Tensor]:
-    """Members that are unit vectors, so that a mix shows its pair and weight; targets likewise."""
-    eye = torch.eye(members)
-    return eye.expand(sets, -1, -1), eye.expand(sets, -1, -1)
-
-
 def test_mixes_are_of_the_records_own_pairs_and_weights() -> None:
-    """Their laws: test_record_random.py."""
-    random = RecordRandom(torch.arange(400))
-    mixed, targets = Mixing(alpha=0.4)(*coded(400, 4), 3, random)
+    """Of unit vectors, so that a mix shows its pair and weight. Their laws: test_record_random.py."""
+    random, coded = RecordRandom(torch.arange(400)), torch.eye(4).expand(400, -1, -1)
+    mixed, targets = Mixing(alpha=0.4)(coded, coded, 3, random)
     assert torch.equal(mixed, targets)
     assert (mixed.sum(dim=2) - 1).abs().max() < 1e-6
     first, second = random.pairs("pair", 4, 3)
@@ -201,64 +194,51 @@ def test_cutmix_boxes_and_labels_by_area() -> None:
 def test_pure_diff_knows_nothing_of_the_record() -> None:
     pipeline = images(ViewConfig.pure_diff(3, 4))
     x, labels, seeds = batch(5, LAYOUT.dim)
-    views, targets = pipeline(x, labels, seeds)
-    other, other_targets = pipeline(torch.rand_like(x), (labels + 1) % CLASSES, seeds)
-    assert torch.equal(views, other)
-    assert torch.equal(targets, other_targets)
-    assert not torch.equal(views, pipeline(x, labels, seeds + 1)[0])
+    found, other = pipeline(x, labels, seeds), pipeline(torch.rand_like(x), (labels + 1) % CLASSES, seeds)
+    assert all(map(torch.equal, found, other))
+    assert not torch.equal(found[0], pipeline(x, labels, seeds + 1)[0])
 
 
-def test_configs_are_checked() -> None:
-    with refuses("k_base, k_diff"):
-        ViewConfig(0)
-    for counts in ((1, 1), (0, 1, 1)):
-        with refuses("k_self"):
-            ViewConfig(*counts)
-    with refuses("augmentations"):
-        ViewConfig(augmentations=(Flip(), Flip()))
+def of(*counts: int, classes: int = CLASSES, pool: PublicData | None = None, **how: str) -> ViewPipeline:
+    return ViewPipeline(ViewConfig(*counts, **how), classes=classes, pool=pool)
 
 
-def test_parts_must_fit_together() -> None:
-    with refuses("augmentations"):
-        ViewPipeline(ViewConfig.self_aug(), classes=2)
-    with refuses("mixing"):
-        ViewPipeline(ViewConfig(2, 1, mixing="cutmix"), classes=2)
-    with refuses("pool"):
-        ViewPipeline(ViewConfig(1, 0, 2), classes=CLASSES)
-    with refuses("pool"):
-        ViewPipeline(ViewConfig(), classes=CLASSES, pool=pool_of(3, 2))
-    with refuses("k_diff"):
-        ViewPipeline(ViewConfig(1, 0, 4), classes=CLASSES, pool=pool_of(3, 2))
-    with refuses("classes of the pool"):
-        ViewPipeline(ViewConfig(1, 0, 1), classes=9, pool=pool_of(3, 2))
-    with refuses("features of the pool"):
-        ViewPipeline(ViewConfig(1, 0, 1), LAYOUT, classes=CLASSES, pool=pool_of(3, 2))
-    with refuses("features of the pool"):
-        vectors(ViewConfig(1, 0, 1), 6)(*batch(3, 5))
-
-
-@pytest.mark.parametrize("make", [images, vectors])
-def test_equal_copies_are_not_mixed(make: Callable[[ViewConfig], ViewPipeline]) -> None:
-    pipeline = make(ViewConfig(2, 1))
-    with refuses("k_self"):
-        pipeline.check_records((LAYOUT.dim,))
-    pipeline.check_records((4, LAYOUT.dim))
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: ViewConfig(0), "k_base, k_diff"),
+        (lambda: ViewConfig(1, 1), "k_self"),
+        (lambda: ViewConfig(0, 1, 1), "k_self"),
+        (lambda: ViewConfig(augmentations=(Flip(), Flip())), "augmentations"),
+        (lambda: ViewPipeline(ViewConfig.self_aug(), classes=2), "augmentations"),
+        (lambda: of(2, 1, mixing="cutmix"), "mixing"),
+        (lambda: of(1, 0, 2), "pool"),
+        (lambda: of(pool=pool_of(3, 2)), "pool"),
+        (lambda: of(1, 0, 4, pool=pool_of(3, 2)), "k_diff"),
+        (lambda: of(1, 0, 1, classes=9, pool=pool_of(3, 2)), "classes of the pool"),
+        (
+            lambda: ViewPipeline(ViewConfig(1, 0, 1), LAYOUT, classes=CLASSES, pool=pool_of(3, 2)),
+            "features of the pool",
+        ),
+        (lambda: vectors(ViewConfig(1, 0, 1), 6)(*batch(3, 5)), "features of the pool"),
+        # Equal copies are not mixed.
+        (lambda: images(ViewConfig(2, 1)).check_records((LAYOUT.dim,)), "k_self"),
+        (lambda: vectors(ViewConfig(2, 1)).check_records((LAYOUT.dim,)), "k_self"),
+    ],
+)
+def test_parts_must_fit_together(make: Callable[[], object], field: str) -> None:
+    with refuses(field):
+        make()
 
 
 def test_no_message_holds_the_size_of_a_batch() -> None:
     x, labels, seeds = batch(7321, LAYOUT.dim)
     pipeline = images(ViewConfig.plain())
-    for arguments in (
-        (x[:, :-1], labels, seeds),
-        (x[:, 0], labels, seeds),
-        (x, labels[:-1], seeds),
-        (x, labels, seeds[:-1]),
-        (x, labels.int(), seeds),
-        (x, labels, seeds.int()),
-        (x.to(torch.uint8), labels, seeds),
-    ):
+    wrong = [{"x": x[:, :-1]}, {"x": x[:, 0]}, {"x": x.to(torch.uint8)}]
+    wrong += [{"labels": labels[:-1]}, {"labels": labels.int()}, {"seeds": seeds[:-1]}, {"seeds": seeds.int()}]
+    for changes in wrong:
         with pytest.raises(InvalidInput) as caught:
-            pipeline(*arguments)
+            pipeline(*{"x": x, "labels": labels, "seeds": seeds, **changes}.values())
         assert "732" not in str(caught.value)
 
 
@@ -271,9 +251,8 @@ def test_microbatch_mixes_distinct_records() -> None:
     assert ((views[4:] > 0).sum(dim=1) <= 2).all()
     assert torch.equal(views, mixer(x, labels, seed=5)[0])
     assert not torch.equal(views, mixer(x, labels, seed=6)[0])
-    only, only_targets = dataclasses.replace(mixer, keep=False)(x, labels, seed=5)
-    assert torch.equal(only, views[4:])
-    assert torch.equal(only_targets, targets[4:])
+    only = dataclasses.replace(mixer, keep=False)(x, labels, seed=5)
+    assert all(map(torch.equal, only, (views[4:], targets[4:])))
     pairs = torch.stack([mixer(x, labels, seed)[0][4] for seed in range(200)])
     assert ((pairs > 0).sum(dim=1) == 2).float().mean() > 0.8
     assert (pairs.amax(dim=1) < 0.99).any()

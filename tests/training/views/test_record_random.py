@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -51,16 +54,13 @@ def test_purposes_apart_and_calls_repeat(name: str) -> None:
 
 def test_every_device_bits_are_those_of_plain_integers() -> None:
     """Against 64-bit arithmetic written in Python's integers: the numbers are the same wherever int64 wraps."""
-    import hashlib
-
-    mask = 2**64 - 1
+    mask, step = 2**64 - 1, 0x9E3779B97F4A7C15
 
     def mix(z: int) -> int:
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
         return z ^ (z >> 31)
 
-    step = 0x9E3779B97F4A7C15
     purpose = int.from_bytes(hashlib.blake2b(b"flip", digest_size=8).digest(), "little")
     seeds = [0, 1, 2**63 - 1, 123456789]
     expected = [
@@ -77,6 +77,7 @@ def test_shorter_draws_begin_longer_ones() -> None:
     random = RecordRandom(torch.arange(5))
     assert torch.equal(random.uniform("a", 3, 4), random.uniform("a", 7, 4)[:, :3])
     assert torch.equal(random.normal("a", 3, 3), random.normal("a", 8, 3)[:, :3])
+    assert torch.equal(random.subset("a", 4, 4).sort(dim=1).values, torch.arange(4).expand(5, 4))
     few, many = random.views(2).uniform("a").view(5, 2), random.views(6).uniform("a").view(5, 6)
     assert torch.equal(few, many[:, :2])
 
@@ -86,8 +87,7 @@ def test_uniform_law() -> None:
     across_seeds, across_counters = random.uniform("a"), RecordRandom(SEEDS[:1]).uniform("a", 50_000)
     for sample in (across_seeds, across_counters, random.uniform("b", 1), random.derive("a").uniform("a")):
         assert_law(sample, "uniform")
-        assert sample.min() >= 0
-        assert sample.max() < 1
+        assert 0 <= sample.min() <= sample.max() < 1
 
 
 def test_normal_law() -> None:
@@ -107,8 +107,7 @@ def test_beta_law(alpha: float) -> None:
     half = stats.beta(alpha, alpha)
     assert stats.kstest(lower.numpy(), lambda x: 2 * half.cdf(x)).pvalue > FALSE_ALARM
     assert stats.binomtest(len(lower), sample.numel(), 0.5).pvalue > FALSE_ALARM
-    assert sample.min() >= 0
-    assert sample.max() <= 1
+    assert 0 <= sample.min() <= sample.max() <= 1
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 1e3])
@@ -118,26 +117,21 @@ def test_beta_of_extreme_alpha_is_finite(alpha: float) -> None:
     assert_law((sample < 0.5).double() + RecordRandom(SEEDS).uniform("spread"), stats.uniform(0, 2).cdf)
 
 
-def test_integers_are_uniform() -> None:
-    counts = RecordRandom(SEEDS).integers("a", 7, 2).flatten().bincount(minlength=7)
-    assert len(counts) == 7
+@pytest.mark.parametrize(
+    ("drawn", "kinds"),
+    [
+        (lambda random: random.integers("a", 7, 2).view(-1, 1), 7),
+        (lambda random: random.subset("a", 5, 3).sort(dim=1).values, 10),
+        (lambda random: torch.stack(random.pairs("a", 4, 2), dim=-1).flatten(0, 1), 12),
+    ],
+    ids=["integers", "subsets", "pairs"],
+)
+def test_choices_are_uniform_and_distinct(drawn: Callable[[RecordRandom], Tensor], kinds: int) -> None:
+    chosen = drawn(RecordRandom(SEEDS))
+    assert (chosen.sort(dim=1).values.diff(dim=1) > 0).all()
+    _, counts = chosen.unique(dim=0, return_counts=True)
+    assert len(counts) == kinds
     assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
-
-
-def test_subsets_are_uniform_and_distinct() -> None:
-    chosen = RecordRandom(SEEDS).subset("a", 5, 3).sort(dim=1).values
-    assert (chosen[:, 1:] > chosen[:, :-1]).all()
-    kinds, counts = chosen.unique(dim=0, return_counts=True)
-    assert len(kinds) == 10
-    assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
-    assert torch.equal(RecordRandom(SEEDS[:9]).subset("a", 4, 4).sort(dim=1).values, torch.arange(4).expand(9, 4))
-
-
-def test_pairs_are_uniform_and_distinct() -> None:
-    first, second = RecordRandom(SEEDS).pairs("a", 4, 2)
-    counts = (first * 4 + second).flatten().bincount(minlength=16).view(4, 4)
-    assert (counts.diagonal() == 0).all()
-    assert stats.chisquare(counts[~torch.eye(4, dtype=torch.bool)].numpy()).pvalue > FALSE_ALARM
 
 
 def test_draws_are_independent_across_seeds_counters_and_purposes() -> None:
