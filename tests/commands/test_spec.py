@@ -67,7 +67,7 @@ def test_the_command_and_the_function_say_the_same() -> None:
     assert made.columns == EXPECTED
     assert made.to_json() == Path("spec.json").read_text()
     assert made.extractor().fingerprint() == pm.spec(visits(), **WORD).extractor().fingerprint()
-    assert not made.looked
+    assert made.mark is None
     assert made.undeclared == ()
     assert "stage" in repr(made)
     # It is what a release takes, from the check on.
@@ -156,7 +156,7 @@ def test_looking_says_so_wherever_the_draft_goes() -> None:
     for place in ("REL", "MODEL"):
         assert "drafted by looking at the private records" in " ".join(privmix("inspect", place, "--full").out.split())
     # All is declared: there is nothing to look for, and nothing is looked at.
-    assert not pm.spec("d.csv", **WORD, look=True).looked
+    assert not pm.spec("d.csv", **WORD, look=True).mark
 
 
 def test_every_format_can_be_looked_at() -> None:
@@ -245,7 +245,7 @@ def test_files_that_are_there_and_places_that_are_handed_on() -> None:
     [
         (["--number", "agee=0:1"], ["--number", "header"]),
         (["--number", "age=0"], ["--number", "LOW:HIGH"]),
-        (["--number", "age"], ["--number", "COLUMN=WHAT"]),
+        (["--number", "age"], ["--number", "--epsilon"]),
         (["--number", "age=9:1"], ["column age"]),
         (["--date", "admitted=2015-01-01"], ["--date", "FIRST:LAST"]),
         (["--boolean", "smoker=ja"], ["--boolean", "TRUE:FALSE"]),

@@ -13,7 +13,7 @@ from privmix.commands.base import Command, function
 from privmix.errors import InvalidInput
 from privmix.features.tabular import DRAFTED, PLACEHOLDER, DraftedColumns, Tabular
 from privmix.jobs.columns import TableColumns
-from privmix.jobs.options import NewFile, SpecOptions
+from privmix.jobs.options import EstimateOptions, NewFile, SpecOptions
 from privmix.options import option
 from privmix.progress import Progress
 from privmix.shown import Shown
@@ -29,8 +29,8 @@ class TableSpec(Shown):
     """A draft of the specification of a table, for ``tabular:``.
 
     Attributes:
-        columns: column -> its entry; see docs/tables.md. Where records were looked at, ``Tabular(columns)`` records it.
-        looked: whether records were looked at for it.
+        columns: column -> its entry; see docs/tables.md. ``Tabular(columns)`` records that records were read.
+        mark: how records were used for it, as the file states; None if none were read.
         out: the file that was written, if any.
         seen: column -> what it is taken for, or why it is left out, where records were looked at. Private.
         headers: header lines that stand among the records. Private.
@@ -39,7 +39,7 @@ class TableSpec(Shown):
     """
 
     columns: Mapping[str, Mapping[str, Any]]
-    looked: bool
+    mark: str | None
     out: Path | None
     seen: Mapping[str, str]
     headers: int
@@ -79,7 +79,7 @@ class TableSpec(Shown):
     def to_dict(self) -> dict[str, Any]:
         """JSON values, as the file has them."""
         columns: dict[str, Any] = {name: dict(one) for name, one in self.columns.items()}
-        return {"drafted": DRAFTED, **columns} if self.looked else columns
+        return columns if self.mark is None else {"drafted": self.mark, **columns}
 
     def to_json(self) -> str:
         """Return the file's text: a line a column."""
@@ -96,21 +96,25 @@ class TableSpec(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
+class Spec(TableColumns, SpecOptions, EstimateOptions, NewFile, Command[TableSpec]):
     """Draft the specification of a table from its header.
 
-    Reads no record without `look`. Fill in the columns that it marks, then use the file as features
-    tabular:SPEC.json. The file is published: take bounds, categories and days from public knowledge. The file and
-    the certificates state whether `look` was used.
+    Reads no record without `look` or `epsilon`. Fill in the columns that it marks, then use the file as features
+    tabular:SPEC.json. The file is published: take bounds, categories and days from public knowledge. With `epsilon`,
+    bounds and bins of numbers and the categories of columns that are named alone are private estimates, at this cost.
+    The file and the certificates state whether records were read.
 
     Formal guarantees:
-        - Unread: unless ``look``, no record is read. The draft follows from the header (of Parquet files from
-          the schema) and the arguments: it is the same, byte for byte, for all records.
-        - Declared: a draft for which records were looked at states that, as do certificates that depend on it.
+        - Unread: without ``look`` and ``epsilon``, no record is read. The draft follows from the header (of Parquet
+          files from the schema) and the arguments: it is the same, byte for byte, for all records.
+        - Declared: a draft for which records were read states that, as do certificates that depend on it.
+        - Paid for: with ``epsilon`` all that follows from records is as in
+          :func:`privmix.jobs.column_estimates.estimated_columns`.
 
     Raises:
         InvalidInput: a declared column does not exist, is declared twice or contradicts itself; the file is there
             already.
+        BudgetExceeded: the estimates cost more than is left in the ledger.
         StorageError: something can't be read or written.
 
     Example:
@@ -142,15 +146,19 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         from privmix.data.header import WHOLE, columns_of
         from privmix.features.table_cells import token_of
         from privmix.jobs import table_words as words
+        from privmix.jobs.column_estimates import estimated_columns
         from privmix.jobs.private_tables import check_out, write_table
         from privmix.jobs.table_words import schema_entries
 
         place = check_out(self.out, self.overwrite, [".json"])
+        if self.look and self.epsilon is not None:
+            raise InvalidInput("look", True, "either `look`, without a guarantee, or private estimates with `epsilon`")
         declared = self.as_columns()
         told = [
             (field, name, what)
             for field in ("category", "ordinal")
             for name, what in words.pairs(field, getattr(self, field), None)
+            if what is not None
         ]
         apart = (*filter(None, [declared.label]), *declared.person_names)
         # A declared category among the names shows that the first line is a record and no header.
@@ -163,54 +171,73 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
                 raise no_column(field, name, list(header), "a column of the header")
         known = None if header is None else [name for name in header if name not in apart and is_usable(name)]
         whole = [name for name, kind in (header or {}).items() if kind == WHOLE]
-        entries = words.entries_of(self, known, apart, whole)
+        wanted = words.to_estimate(self, known, apart)
+        if wanted and self.epsilon is None:
+            allowed = "its content, as number age=0:120 or category sex=F,M; or `epsilon`, which pays for an estimate"
+            raise InvalidInput(next(iter(wanted.values())), next(iter(wanted)), allowed)
+        if self.epsilon is not None and not wanted:
+            raise InvalidInput(
+                "epsilon", self.epsilon, "a column to estimate: number AGE or category WARD, named alone"
+            )
+        entries = words.entries_of(self, known, apart, whole, wanted)
         if self.schema is not None:
-            said = {name: entry for name, entry in schema_entries(self.schema).items() if name not in apart}
+            said = {name: one for name, one in schema_entries(self.schema).items() if name not in (*apart, *wanted)}
             # An option goes before the schema.
             entries = {**{name: said[name] for name in said if known is None or name in known}, **entries}
         if known is None and self.look:
             keys = [name for name in words.keys_of(self.data, declared, self.split) if name not in apart]
             known = [*entries, *(name for name in keys if name not in entries)]
-        if known is None and not entries:
+        if known is None and not entries and not wanted:
             allowed = "the content of each column: JSON lines have no header (or `look`, which reads the records)"
             raise InvalidInput("number, category, ...", "nothing", allowed)
-        known = list(entries) if known is None else known
+        known = [*entries, *wanted] if known is None else known
         if not known:
             raise InvalidInput("data", "no column besides the label", "a table")
-        wanted = [name for name in known if name not in entries]
+        others = [name for name in known if name not in entries and name not in wanted]
+        if "drafted" in known and (wanted or (self.look and others)):
+            allowed = "no column called drafted in a table whose records are read: the word marks drafts"
+            raise InvalidInput("data", "drafted", allowed)
+        # Wrong declarations cost nothing: they are refused before records are read.
+        _check(entries)
         hints = header or {}
         looks: dict[str, tuple[dict[str, Any], str]] = {}
         again = 0
-        if self.look and wanted:
-            gone = words.missing_texts(self.missing, known)
-            looks, again = words.looked_at(self.data, wanted, hints, declared, self.split, gone, progress)
+        gone = words.missing_texts(self.missing, known)
+        if self.look and others:
+            looks, again = words.looked_at(self.data, others, hints, declared, self.split, gone, progress)
+        mark = DRAFTED if looks else None
         seen = {name: one[0] for name, one in looks.items()}
+        if wanted:
+            integers = [*whole, *(name for name, _ in words.pairs("integer", self.integer, known))]
+            estimates = estimated_columns(self.data, declared, self.split, self, wanted, integers, gone, progress)
+            mark, seen = estimates.mark, estimates
         found = {
             name: entries.get(name) or seen.get(name) or {PLACEHOLDER: words.HINTS[hints.get(name, "")]}
             for name in known
         }
-        if seen and "drafted" in found:
-            allowed = "False for a table with a column called drafted, a word that marks drafts"
-            raise InvalidInput("look", True, allowed)
         made = TableSpec(
-            DraftedColumns(found) if seen else found,
-            bool(seen),
+            found if mark is None else DraftedColumns(found, mark),
+            mark,
             place,
             {name: one[1] for name, one in looks.items()},
             again,
-            _warnings(again, bool(seen)),
+            _warnings(again, mark),
             tuple(place_of(name) for name in header or () if not is_usable(name)),
         )
-        # Declarations are checked now, not when data are released.
-        used = {name: entry for name, entry in found.items() if not {PLACEHOLDER, "ignore"} & set(entry)}
-        if used:
-            Tabular(used)
-        # A draft from records is as private as they are until its owner publishes it.
-        write_table(made, place, {".json": _write}, private=made.looked)
+        _check(found)
+        # A draft from a look at records is as private as they are until its owner publishes it.
+        write_table(made, place, {".json": _write}, private=mark == DRAFTED)
         return made
 
 
 spec: Final = function(Spec)
+
+
+def _check(entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise where a declaration is none: now, not when data are released."""
+    used = {name: entry for name, entry in entries.items() if not {PLACEHOLDER, "ignore"} & set(entry)}
+    if used:
+        Tabular(used)
 
 
 def _intervals(low: float, high: float) -> int:
@@ -218,13 +245,15 @@ def _intervals(low: float, high: float) -> int:
     return next((count for count in range(12, 7, -1) if ((high - low) / count).is_integer()), 12)
 
 
-def _warnings(headers: int, looked: bool) -> tuple[str, ...]:
+def _warnings(headers: int, mark: str | None) -> tuple[str, ...]:
     again = f"the header line is repeated among the records, {headers:,} times: remove it from the data"
     published = (
         "the specification describes records that were read. Each release made with it publishes it, and no "
         "guarantee covers it. Replace it with public knowledge where you can"
     )
-    return (*([again] if headers else []), *([published] if looked else []))
+    if mark is not None and mark != DRAFTED:
+        return ("releases with this specification cost its epsilon in addition to their own",)
+    return (*([again] if headers else []), *([published] if mark else []))
 
 
 def _write(made: TableSpec, stream: IO[bytes]) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import LONGEST_NAME, Extractor
-from privmix.features.table_cells import ColumnKind, token_of
+from privmix.features.table_cells import ColumnKind, number_in, token_of
 from privmix.features.table_kinds import KINDS, Bins, Numeric
 from privmix.fields import is_printable, looks
 from privmix.untrusted import parse_json
@@ -25,6 +25,19 @@ PLACEHOLDER: Final = "declare"
 DRAFTED: Final = "by looking at the records: no guarantee covers what it says"
 """Mark of a specification that was drafted from private records; see :func:`privmix.spec`."""
 
+_ESTIMATED: Final = "by private estimates at epsilon {!r} and delta {!r}, for one record added or removed"
+
+
+def estimated_mark(epsilon: float, delta: float) -> str:
+    """Return the mark of a specification that was estimated from private records, at this cost."""
+    return _ESTIMATED.format(float(epsilon), float(delta))
+
+
+def _is_estimated(mark: str) -> bool:
+    numbers = [number_in(word.rstrip(",")) for word in mark.split() if word[0].isdigit()]
+    return len(numbers) == 2 and min(numbers) > 0 and mark == estimated_mark(*numbers)
+
+
 _EXAMPLES: Final = (
     '{"range": [0, 120]}, {"bins": [18, 65]}, {"categories": ["a", "b"]}, {"ordinal": ["low", "high"]}, '
     '{"boolean": true}, {"date": ["2015-01-01", "2025-12-31"]} or {"ignore": true}'
@@ -32,15 +45,19 @@ _EXAMPLES: Final = (
 
 
 class DraftedColumns(dict[str, Any]):
-    """Columns whose specification records that private records were looked at; unions keep the mark."""
+    """Columns whose specification records how private records were used for it; unions keep the mark."""
+
+    def __init__(self, columns: Mapping[str, Any], mark: str = DRAFTED) -> None:
+        super().__init__(columns)
+        self.mark = mark
 
     def copy(self) -> DraftedColumns:
-        return DraftedColumns(self)
+        return DraftedColumns(self, self.mark)
 
     __copy__ = copy
 
     def __or__(self, other: Mapping[str, Any]) -> DraftedColumns:  # type: ignore[override]
-        return DraftedColumns({**self, **other})
+        return DraftedColumns({**self, **other}, self.mark)
 
 
 class Tabular(Extractor):
@@ -59,7 +76,7 @@ class Tabular(Extractor):
     Args:
         columns: mapping from a column's name to its specification, or a list of specifications with a ``"name"`` each.
             A mapping may also have the key ``"drafted"``.
-        drafted: :data:`DRAFTED`, where the records were looked at for the specification.
+        drafted: :data:`DRAFTED` or :func:`estimated_mark`, where the records were used for the specification.
     """
 
     name: ClassVar[str] = "tabular"
@@ -88,8 +105,11 @@ class Tabular(Extractor):
 
     @classmethod
     def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        if options.get("drafted") is None:
+        mark = options.get("drafted")
+        if mark is None:
             return ()
+        if mark != DRAFTED:
+            return (f"The specification of the table's columns was made {mark}. Add this cost to the guarantee.",)
         said = (
             "The specification of the table's columns was drafted by looking at the private records. What it says, "
             "such as ranges and categories, is not covered by the guarantee."
@@ -98,12 +118,12 @@ class Tabular(Extractor):
 
     def __init__(self, columns: Mapping[str, Any] | Sequence[Mapping[str, Any]], drafted: str | None = None) -> None:
         if isinstance(columns, DraftedColumns):
-            drafted = DRAFTED
+            drafted = columns.mark
         elif isinstance(columns, Mapping) and isinstance(columns.get("drafted"), str):
             drafted = columns["drafted"]
             columns = {name: entry for name, entry in columns.items() if name != "drafted"}
-        if drafted not in (None, DRAFTED):
-            raise InvalidInput("drafted", drafted, f"no such word, or: {DRAFTED}")
+        if drafted not in (None, DRAFTED) and not _is_estimated(drafted):
+            raise InvalidInput("drafted", drafted, f"a mark that privmix spec writes, such as: {DRAFTED}")
         self._drafted = drafted
         self._entries = _entries(columns)
         self._kinds = {entry["name"]: _kind(entry) for entry in self._entries}

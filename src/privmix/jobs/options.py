@@ -80,6 +80,20 @@ class SpecOptions:
     look: bool = option(False, "Read the records and propose the rest; no guarantee covers this.")
 
 
+ESTIMATES: Final = "Private estimates"
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class EstimateOptions:
+    """Cost of private estimates of a table's columns, and who pays."""
+
+    epsilon: float | None = option(None, "Privacy budget of columns named alone: number AGE, category WARD.", ESTIMATES)
+    delta: float | None = option(None, DELTA_HELP, ESTIMATES)
+    ledger: str | Ledger | None = option(None, LEDGER_HELP, ESTIMATES)
+    dataset: str | None = option(None, "Name of the dataset in `ledger`.", ESTIMATES)
+
+
 @described
 @dataclass(frozen=True, kw_only=True)
 class ModelFiles:

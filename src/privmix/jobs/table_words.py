@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from privmix import data as readers
 from privmix.data.columns import no_column
 from privmix.data.header import BOOLEAN, DATE, NUMBER, TEXT, WHOLE
 from privmix.data.jsonl import JsonlSource
+from privmix.data.source import Source
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.table_cells import INDICATOR
 from privmix.features.table_look import Look
@@ -35,6 +36,8 @@ HINTS: Final = {
     TEXT: "a text: categories, ordinal, boolean or date; or ignore",
     "": "range, bins, categories, ordinal, boolean or date; or ignore",
 }
+# Options that may name a column alone, for its content to be estimated.
+ESTIMATED: Final = ("number", "category")
 _NUMBERS: Final = ("integer", "number", "year")
 _DAYS: Final = ("date", "datetime")
 
@@ -52,8 +55,25 @@ def _texts(given: Any) -> list[str]:
     return [str(one).strip() for one in given or ()]
 
 
+def to_estimate(asked: SpecOptions, known: list[str] | None, apart: Sequence[str]) -> dict[str, str]:
+    """Return column -> option, for columns that an option names without their content."""
+    found: dict[str, str] = {}
+    for field in ESTIMATED:
+        for name, what in pairs(field, getattr(asked, field), known):
+            if what is None and (name in found or name in apart):
+                raise InvalidInput(field, name, "each column once, except the columns of labels and persons")
+            if what is None and known is not None and name not in known:
+                raise no_column(field, name, known, "a column of the data's header")
+            found |= {name: field} if what is None else {}
+    return found
+
+
 def entries_of(
-    asked: SpecOptions, known: list[str] | None, apart: tuple[str, ...], whole: Sequence[str] = ()
+    asked: SpecOptions,
+    known: list[str] | None,
+    apart: tuple[str, ...],
+    whole: Sequence[str] = (),
+    estimated: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
     """Return the entries that the owner gives; `whole`: columns of whole numbers by the table's schema."""
     gone = missing_texts(asked.missing, known)
@@ -78,13 +98,15 @@ def entries_of(
             if field == "ignore" and name in apart:
                 # They are no inputs.
                 continue
-            if name in found or name in apart:
+            if what is None and name in estimated:
+                continue
+            if name in found or name in apart or name in estimated:
                 raise InvalidInput(field, name, "each column once, except the columns of labels and persons")
             if known is not None and name not in known:
                 raise no_column(field, name, known, "a column of the data's header")
             found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
     spaced = {name for name, _ in pairs("number", asked.number, known)}
-    said = [name for name, _ in pairs("integer", asked.integer, known)]
+    said = [name for name, _ in pairs("integer", asked.integer, known) if name not in estimated]
     for name in (*said, *(name for name in whole if name not in said)):
         made = found.get(name, {})
         if name in said and not {"range", "bins"} & set(made):
@@ -97,7 +119,7 @@ def entries_of(
         if name in said or (bounds and all(float(bound).is_integer() for bound in bounds)):
             made["integer"] = True
     for column in () if asked.look else gone:
-        if column is not None and "ignore" in found.get(column, {"ignore": True}):
+        if column is not None and column not in estimated and "ignore" in found.get(column, {"ignore": True}):
             raise InvalidInput("missing", column, "a declared column")
     return found if known is None else {name: found[name] for name in known if name in found}
 
@@ -123,7 +145,8 @@ def pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[st
     texts = [given] if isinstance(given, str) else list(given)
     found: list[tuple[str, Any]] = []
     for text in texts:
-        if field in ("ignore", "integer") or (field == "boolean" and ("=" not in text or text in (known or ()))):
+        bare = field in ("boolean", *ESTIMATED) and ("=" not in text or text in (known or ()))
+        if bare or field in ("ignore", "integer"):
             # A name may have a comma in it.
             found += [(name, None) for name in ([text] if text in (known or ()) else _texts(text))]
             continue
@@ -171,7 +194,7 @@ def _plain(number: float) -> float:
 
 
 def values(field: str, what: Any) -> list[Any]:
-    found = _texts(what) if isinstance(what, str) else list(what)
+    found = _texts(what) if isinstance(what, str) else list(what or ())
     if not all(isinstance(value, str | int | float) and value != "" for value in found):
         raise InvalidInput(field, what, "COLUMN=VALUE,VALUE,... without empty values")
     return found
@@ -193,7 +216,8 @@ def _truth(field: str, what: Any) -> Any:
     return {"true": words[:1], "false": words[1:]}
 
 
-def _opened(data: Any, names: Sequence[str], declared: Columns, split: str) -> Any:
+def opened_table(data: Any, names: Sequence[str], declared: Columns, split: str, numbers: Sequence[str] = ()) -> Source:
+    """Open a table's columns, of which ``numbers`` are known to hold numbers."""
     return readers.open_dataset(
         data,
         split=split,
@@ -202,14 +226,14 @@ def _opened(data: Any, names: Sequence[str], declared: Columns, split: str) -> A
         label_column=declared.label or "",
         columns=names,
         labelled=False,
-        # Which columns hold numbers is not known yet: cells come as they are.
-        dialect=declared.dialect(),
+        # Cells of other columns come as they are.
+        dialect=declared.dialect(numbers),
     )
 
 
 def keys_of(data: Any, declared: Columns, split: str) -> list[str]:
     """Keys of JSON lines with values that a table can hold, in the order in which they come."""
-    source = _opened(data, ["any"], declared, split)
+    source = opened_table(data, ["any"], declared, split)
     keys: dict[str, bool] = {}
     if isinstance(source, JsonlSource):
         for row, _ in source._rows():
@@ -228,7 +252,7 @@ def looked_at(
     report: Progress,
 ) -> tuple[dict[str, tuple[dict[str, Any], str]], int]:
     """Drafts of the columns from all records, and how many of these are no records but header lines."""
-    source = _opened(data, names, declared, split)
+    source = opened_table(data, names, declared, split)
     mark, other = declared.csv_said["decimal"] or ".", tokens.get(None, [])
     looks = {
         name: Look(name, tokens.get(name, other), mark, number=hints.get(name) in (NUMBER, WHOLE)) for name in names

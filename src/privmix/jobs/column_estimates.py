@@ -1,0 +1,112 @@
+"""A table's specification by private estimates: charged before a record is read, drawn once, and stated in the file."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from privmix.accounting.events import Adjacency
+from privmix.data.frames import settled
+from privmix.data.source import Source
+from privmix.errors import InvalidInput, check_number
+from privmix.features.base import LONGEST_NAME
+from privmix.features.table_cells import is_blank, number_in, token_of
+from privmix.features.tabular import PLACEHOLDER, DraftedColumns, estimated_mark
+from privmix.fields import is_printable
+from privmix.folders import no_core_dumps
+from privmix.jobs.budget import JobCost, Spending, charge, check_budget, check_held, new_note, telling
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import Dataset
+from privmix.jobs.options import EstimateOptions
+from privmix.jobs.table_words import opened_table
+from privmix.ledger.pricing import RECORD
+from privmix.mechanisms.private_columns import ColumnQueries, estimate_columns
+from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
+
+_STEP: Final = 4096
+_HIDDEN: Final = "noise hides its values at this epsilon: declare it from public knowledge, or ignore"
+
+
+def estimated_columns(
+    data: Any,
+    declared: Columns,
+    split: str,
+    budget: EstimateOptions,
+    wanted: Mapping[str, str],
+    whole: Sequence[str],
+    missing: Mapping[str | None, list[str]],
+    progress: Progress,
+) -> DraftedColumns:
+    """Return an entry for each column of ``wanted``, which names the option of each: ``number`` or ``category``.
+
+    Formal guarantees:
+        * Reserve before reading: the ledger is charged, durably, before a record is read.
+        * Price: what is charged is ``ColumnQueries.event``, and one call of :func:`estimate_columns` is all that sees
+          the records.
+        * Per record: a cell that is no number, or no printable text of usual length, is left out without a message.
+        * Stated: the specification names the cost, and so do certificates that depend on it.
+    """
+    epsilon = check_number("epsilon", budget.epsilon, low=0, low_open=True)
+    delta = check_number("delta", budget.delta, low=0, low_open=True, high=1, high_open=True)
+    check_budget(budget.ledger, budget.dataset, None, "a specification")
+    if declared.person is not None:
+        allowed = "no persons with `epsilon`: private estimates protect single records"
+        raise InvalidInput("person", declared.person, allowed)
+    names = {field: [name for name, said in wanted.items() if said == field] for field in ("number", "category")}
+    queries = ColumnQueries.calibrated(names["number"], names["category"], epsilon, delta)
+    # A query runs once here: what is charged is what is read.
+    data = data if isinstance(data, str | Path) else settled(data)
+    place = str(data) if isinstance(data, str | Path) else None
+    opened = Dataset(opened_table(data, list(wanted), declared, split, names["number"]), place, split, declared, data)
+    cost = JobCost(queries.event, Adjacency.ADD_REMOVE, "table specification", epsilon, delta, RECORD)
+    no_core_dumps()
+    with telling(Spending(epsilon, delta)) as told:
+        check_held(budget.ledger, budget.dataset, cost, None)
+        told.asked = budget.dataset
+        told.charged = charged = charge(budget.ledger, new_note(budget.dataset), cost, opened, None)
+        cells = _cells(opened.source, wanted, missing, progress)
+        opened.check_charged(charged.files)
+        numbers = {name: np.array(cells[name], np.float64) for name in names["number"]}
+        categories = {name: Counter(value for value in cells[name] if value) for name in names["category"]}
+        told.drawn = True
+        streams = SecretStreams.from_entropy()
+        try:
+            found = estimate_columns(queries, numbers, categories, streams, whole)
+        finally:
+            streams.destroy()
+    charged.done("table specification")
+    entries: dict[str, dict[str, Any]] = {}
+    for name, entry in found.items():
+        tokens = missing.get(name, missing.get(None))
+        entries[name] = {PLACEHOLDER: _HIDDEN} if entry is None else entry
+        entries[name] |= {"missing_tokens": tokens} if tokens and entry is not None else {}
+    return DraftedColumns({name: entries[name] for name in wanted}, estimated_mark(epsilon, delta))
+
+
+def _cells(
+    source: Source, wanted: Mapping[str, str], missing: Mapping[str | None, list[str]], progress: Progress
+) -> dict[str, list[Any]]:
+    """Return the columns' cells: numbers, NaN without one, or texts, None without one."""
+    cells: dict[str, list[Any]] = {name: [] for name in wanted}
+    done = 0
+    for part in source.inputs(_STEP):
+        for place, (name, field) in enumerate(wanted.items()):
+            gone = {*missing.get(name, missing.get(None, []))}
+            cells[name] += [_cell(cell, field, gone) for cell in part[:, place].tolist()]
+        done += len(part)
+        progress("estimates", done, source.schema.records)
+    return cells
+
+
+def _cell(cell: Any, field: str, gone: set[str]) -> Any:
+    text = "" if cell is None else token_of(cell).strip()
+    absent = is_blank(cell) or text in gone
+    if field == "number":
+        return math.nan if absent else number_in(cell)
+    return None if absent or len(text) > LONGEST_NAME or not is_printable(text) else text

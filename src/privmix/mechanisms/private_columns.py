@@ -1,0 +1,180 @@
+"""Bounds and bins of columns of numbers, and categories, estimated from private records and paid for.
+
+A column of numbers takes two Gaussian queries: a histogram over public cells of all sizes, for bounds, and one over
+equal cells between these bounds, for bins. A column of categories takes one: its values with a noisy count above a
+threshold. A value that one record alone has passes with a small chance, which is paid for as a delta (partition
+selection with Gaussian noise: Desfontaines, Voss, Gipson and Mandayam 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from privmix.accounting.api import calibrate_noise
+from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian
+from privmix.accounting.pld import PldAccountant
+from privmix.mechanisms.noise import gaussian_on_lattice
+from privmix.mechanisms.streams import SecretStreams
+
+# Round numbers, ten a decade, from a millionth to a trillion, of both signs: bounds that a person would choose.
+_ROUND: Final = [
+    float(f"{digits}e{power}") for power in range(-6, 13) for digits in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+]
+EDGES: Final = np.array([*(-one for one in reversed(_ROUND)), 0.0, *_ROUND])
+"""Edges of the public cells of the first histogram: values below, between and above them."""
+
+_CELLS: Final = 200
+_INTERVALS: Final = 10
+# Standard deviations of noise that count as records: in a thousand empty cells noise passes once in thirty columns.
+_SEEN: Final = 4.0
+# Standard deviations of the noise in a cumulative count that an interval's records are to exceed.
+_CLEAR: Final = 4.0
+# Share of delta for values that one record alone has: small, since deltas of later releases add up with it in a ledger,
+# while the threshold hardly moves.
+_SELECTION: Final = 0.1
+MOST_CATEGORIES: Final = 200
+
+
+@dataclass(frozen=True)
+class ColumnQueries:
+    """Queries of columns of ``numbers`` and ``categories``, at a noise for all of them together."""
+
+    numbers: tuple[str, ...]
+    categories: tuple[str, ...]
+    noise_multiplier: float
+    selection_delta: float
+
+    @classmethod
+    def calibrated(
+        cls, numbers: Sequence[str], categories: Sequence[str], epsilon: float, delta: float
+    ) -> ColumnQueries:
+        """Return the queries that cost at most ``epsilon`` at ``delta`` together, one record added or removed."""
+        apart = _SELECTION * delta if categories else 0.0
+        found = calibrate_noise(
+            lambda noise: _event(noise, apart), epsilon, delta, PldAccountant(), Adjacency.ADD_REMOVE
+        )
+        return cls(tuple(numbers), tuple(categories), found.noise_multiplier, apart)
+
+    @property
+    def event(self) -> Event:
+        """All queries together."""
+        return _event(self.noise_multiplier, self.selection_delta)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise in each count: queries share the budget equally."""
+        return self.noise_multiplier * math.sqrt(2 * len(self.numbers) + len(self.categories))
+
+    @property
+    def threshold(self) -> int:
+        """Least noisy count of a category that is listed."""
+        # Rounded noise reaches t - 1 only where noise reaches t - 1.5.
+        return math.ceil(1.5 + self.noise * float(norm.isf(self.selection_delta / len(self.categories))))
+
+
+def _event(noise_multiplier: float, selection_delta: float) -> Event:
+    gaussian = Gaussian(noise_multiplier)
+    return Composed((gaussian, Bounded(0.0, selection_delta))) if selection_delta else gaussian
+
+
+def estimate_columns(
+    queries: ColumnQueries,
+    numbers: Mapping[str, NDArray[np.float64]],
+    categories: Mapping[str, Counter[str]],
+    streams: SecretStreams,
+    whole: Sequence[str] = (),
+) -> dict[str, dict[str, Any] | None]:
+    """Return an entry of a table's specification for each column; None where noise hides all records.
+
+    Args:
+        queries: the columns and their noise.
+        numbers: (n,) numbers of a column, NaN where a record has none.
+        categories: number of records by value.
+        streams: the secret streams, for one call.
+        whole: columns of whole numbers, by public knowledge.
+
+    Formal guarantees:
+        * Price: ``queries.event`` where one record is added or removed. A record is in at most one cell of each
+          histogram and counts for at most one value of each column of categories. The second histogram's cells follow
+          from the first one's noisy counts and public constants.
+        * Integers: counts and noise are whole numbers, so no rounding shows a count.
+        * Unseen values: a value without records is never listed. One that a single record has is listed with a chance
+          of at most ``selection_delta`` over all columns together.
+        * Values as they are: bounds and edges are public round numbers and their multiples, never a record's number.
+    """
+    found: dict[str, dict[str, Any] | None] = {}
+    for place, name in enumerate(queries.numbers):
+        found[name] = _number_entry(numbers[name], queries.noise, streams, place, name in whole)
+    for place, name in enumerate(queries.categories):
+        counts = categories[name]
+        with streams.lent("categories of a column", place) as generator:
+            noise = gaussian_on_lattice(generator, len(counts), queries.noise)
+        # In an order that does not depend on how the records lie.
+        noisy = {value: counts[value] + int(added) for value, added in zip(sorted(counts), noise, strict=True)}
+        listed = sorted((value for value in noisy if noisy[value] >= queries.threshold), key=lambda one: -noisy[one])
+        kept = sorted(listed[:MOST_CATEGORIES])
+        found[name] = {"categories": kept, "other": True} if kept else None
+    return found
+
+
+def _counts(
+    cells: NDArray[np.int64], size: int, noise: float, streams: SecretStreams, *index: int
+) -> NDArray[np.int64]:
+    with streams.lent("histogram of a column", *index) as generator:
+        added = gaussian_on_lattice(generator, size, noise)
+    return np.asarray(np.bincount(cells, minlength=size) + added.astype(np.int64))
+
+
+def _number_entry(
+    values: NDArray[np.float64], noise: float, streams: SecretStreams, place: int, whole: bool
+) -> dict[str, Any] | None:
+    values = values[np.isfinite(values)]
+    counts = _counts(np.searchsorted(EDGES, values, side="right"), len(EDGES) + 1, noise, streams, place, 0)
+    seen = np.flatnonzero(counts > _SEEN * noise)
+    if not len(seen):
+        return None
+    low, high = EDGES[max(0, seen[0] - 1)], EDGES[min(len(EDGES) - 1, seen[-1])]
+    step = _step((high - low) / _CELLS, whole)
+    start = math.floor(low / step)
+    cells = max(1, math.ceil(high / step) - start)
+    inside = np.clip(np.floor(np.clip(values, low, high) / step) - start, 0, cells - 1).astype(np.int64)
+    counts = _counts(inside, cells, noise, streams, place, 1)
+    upto, beyond = np.cumsum(counts), np.cumsum(counts[::-1])[::-1]
+    error = noise * np.sqrt(np.arange(1, cells + 1))
+    # Cells at either end are cut off as long as noise explains all records from there to the end.
+    clear = [np.flatnonzero(upto > _SEEN * error), np.flatnonzero(beyond > _SEEN * error[::-1])]
+    first, last = (clear[0][0], clear[1][-1]) if len(clear[0]) and len(clear[1]) else (0, cells - 1)
+    first, last = (first, last) if first <= last else (0, cells - 1)
+    parts = int(np.clip(upto[-1] / (_CLEAR * error[-1]), 1, _INTERVALS))
+    wanted = upto[-1] * np.arange(1, parts) / parts
+    # Noise lets cumulative counts fall.
+    inner = {int(np.searchsorted(np.maximum.accumulate(upto), one)) + 1 for one in wanted}
+    edges = [_edge(start + cell, step) for cell in sorted(inner) if first < cell <= last]
+    bounds = [_edge(start + int(first), step), _edge(start + int(last) + 1, step) - whole]
+    if bounds[0] >= bounds[1]:
+        # One whole number, or nothing but it: a range has two ends.
+        bounds[1] = bounds[0] + 1
+    shape = {"bins": edges, "range": bounds} if edges else {"range": bounds}
+    return {**shape, "missing": "indicator", **({"integer": True} if whole else {})}
+
+
+def _edge(cell: int, step: float) -> float:
+    # Twelve digits make 0.3 of 0.30000000000000004.
+    made = float(f"{cell * step:.12g}")
+    return int(made) if made.is_integer() else made
+
+
+def _step(least: float, whole: bool) -> float:
+    """Return the least round number from ``least`` on; 1 or more for whole numbers."""
+    power = math.floor(math.log10(least)) if least > 0 else 0
+    steps = (float(f"{digits}e{more}") for more in (power, power + 1) for digits in (1, 2, 2.5, 5))
+    found = next(one for one in steps if one >= least)
+    return max(1.0, float(math.ceil(found))) if whole else found
