@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -168,7 +169,6 @@ def test_a_step_with_microbatches_is_its_definition(mixer: MicrobatchMixer | Non
     setting = Setting(plan, options={"mixer": mixer})
     for step in range(3):
         batch = setting.batch(step)
-        assert batch.groups is not None
         total = torch.zeros(setting.flat.size, dtype=torch.float64)
         for group in range(plan.units):
             own = np.flatnonzero(batch.groups == group)
@@ -178,9 +178,7 @@ def test_a_step_with_microbatches_is_its_definition(mixer: MicrobatchMixer | Non
                 views, targets = setting.made(Batch(batch.indices[own], batch.seeds[own]))
                 views, targets = views.flatten(0, 1), targets.flatten(0, 1)
             else:
-                x, labels = (
-                    torch.from_numpy(a[batch.indices[own]]) for a in (setting.records.x, setting.records.labels)
-                )
+                x, labels = setting.records.take(batch.indices[own], torch.device("cpu"))
                 views, targets = mixer(x, labels, int(batch.seeds[own[0]]))
             gradient = naive_gradient(setting.model, views, targets, SideInformation())
             total += naive_clipped(gradient, setting.clipping)
@@ -209,31 +207,26 @@ def test_public_methods_are_asked_before_and_after() -> None:
         def combine(self, mean: Tensor, step: int) -> Tensor:
             return 2 * mean
 
-    method = Doubling()
-    setting = Setting(options={"method": method})
+    setting = Setting(options={"method": Doubling()})
     for step in range(2):
-        views, targets = setting.made(setting.batch(step))
-        total = naive_sum(setting.model, views, targets, setting.clipping, method.prepare(step))
+        made, side = setting.made(setting.batch(step)), Doubling().prepare(step)
+        total = naive_sum(setting.model, *made, setting.clipping, side)
         setting.step_moves_by(2 * setting.expected(total, step), step)
 
 
-def test_matched_record_count() -> None:
+def test_what_does_not_match_is_refused() -> None:
     """As many records as planned, unless their number was declared; the message does not tell how many there are."""
     with refuses("records") as refused:
         Setting(records=vectors(23))
     assert "23" not in str(refused.value)
     Setting(replace(PLAN, records_declared=True), records=vectors(23)).engine.step(0)
-
-
-def test_matched_clipping_and_processes() -> None:
-    setting = Setting()
-    gradients = LoopGradients(setting.model, setting.flat, Clipping(0.5))
+    setting, two = Setting(), World(0, 2)
     with refuses("clip_norm"):
-        replace(setting.engine, gradients=gradients)
+        replace(setting.engine, gradients=LoopGradients(setting.model, setting.flat, Clipping(0.5)))
     with refuses("microbatch_size"):
-        Setting(replace(PLAN, microbatch_size=2), options={"world": World(0, 2)})
+        Setting(replace(PLAN, microbatch_size=2), options={"world": two})
     with refuses("observers"):
-        Setting(options={"world": World(0, 2), "observers": [StepObserver()]})
+        Setting(options={"world": two, "observers": [StepObserver()]})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -290,51 +283,36 @@ def test_noise_once_a_step_whatever_the_chunks(size: int, monkeypatch: pytest.Mo
     assert calls == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
-@dataclass
-class Watcher(StepObserver):
-    """Keeps what it sees."""
-
-    seen: list[tuple[str, int, Tensor]] = field(default_factory=list)
-
-    def drawn(self, batch: Batch, step: int) -> Batch:
-        self.seen.append(("drawn", step, torch.from_numpy(batch.indices)))
-        return batch
-
-    def summed(self, total: Tensor, step: int) -> None:
-        self.seen.append(("summed", step, total.clone()))
-
-    def noised(self, mean: Tensor, step: int) -> None:
-        self.seen.append(("noised", step, mean.clone()))
+def observer(**calls: Callable[[Any, int], Any]) -> StepObserver:
+    found = StepObserver()
+    vars(found).update(calls)
+    return found
 
 
 def test_an_observer_sees_batch_sum_and_noisy_mean_and_changes_nothing_by_looking() -> None:
-    watcher = Watcher()
+    seen: dict[tuple[str, int], Any] = {}
+    watcher = observer(
+        drawn=lambda batch, step: seen.setdefault(("drawn", step), batch),
+        summed=lambda total, step: seen.setdefault(("summed", step), total.clone()),
+        noised=lambda mean, step: seen.setdefault(("noised", step), mean.clone()),
+    )
     watched, alone = Setting(options={"observers": [watcher]}), Setting()
     for step in range(2):
         watched.engine.step(step)
         alone.engine.step(step)
         assert torch.equal(watched.flat.get(), alone.flat.get())
-    assert [seen[:2] for seen in watcher.seen] == [
-        (what, step) for step in range(2) for what in ("drawn", "summed", "noised")
-    ]
-    drawn, total, mean = (seen[2] for seen in watcher.seen[3:])
-    batch = alone.batch(1)
-    assert drawn.tolist() == batch.indices.tolist()
-    assert torch.equal(mean.double(), alone.expected(total, 1))
+    assert list(seen) == [(what, step) for step in range(2) for what in ("drawn", "summed", "noised")]
+    assert seen["drawn", 1].indices.tolist() == alone.batch(1).indices.tolist()
+    assert torch.equal(seen["noised", 1].double(), alone.expected(seen["summed", 1], 1))
 
 
 def test_what_an_observer_puts_into_a_step_is_noised_with_the_rest() -> None:
-    class Intruder(StepObserver):
-        def drawn(self, batch: Batch, step: int) -> Batch:
-            return Batch(batch.indices[:0], batch.seeds[:0])
-
-        def summed(self, total: Tensor, step: int) -> None:
-            assert not total.any()
-            total[0] += 0.5
-
-    setting = Setting(options={"observers": [Intruder()]})
-    planted = torch.zeros(setting.flat.size, dtype=torch.float64)
-    planted[0] = 0.5
+    intruder = observer(
+        drawn=lambda batch, step: Batch(batch.indices[:0], batch.seeds[:0]),
+        summed=lambda total, step: total[0].add_(0.5),
+    )
+    setting = Setting(options={"observers": [intruder]})
+    planted = torch.where(torch.arange(setting.flat.size) == 0, 0.5, 0.0).double()
     setting.step_moves_by(setting.expected(planted, 0), 0)
 
 

@@ -35,9 +35,7 @@ def test_one_plan_is_about_one_adjacency(adjacency: Adjacency) -> None:
 def test_true_sensitivity(microbatch_size: int, sensitivity: float, units: int) -> None:
     """C for records on their own, 2C for groups: their noise is twice as large at the same price."""
     plan = replace(PLAN, microbatch_size=microbatch_size)
-    assert plan.sensitivity == sensitivity
-    assert plan.noise_std == 2.0 * sensitivity
-    assert plan.units == units
+    assert (plan.sensitivity, plan.noise_std, plan.units) == (sensitivity, 2.0 * sensitivity, units)
     assert plan.cost().epsilon == PLAN.cost().epsilon
 
 
@@ -47,8 +45,7 @@ def test_never_miscounted() -> None:
     assert costs[0] == 0
     assert all(before < after for before, after in pairwise(costs))
     assert costs[-1] == PLAN.cost().epsilon
-    shorter = replace(PLAN, steps=13)
-    assert costs[13] == shorter.cost().epsilon
+    assert costs[13] == replace(PLAN, steps=13).cost().epsilon
     for wrong in (-1, 26, 2.5):
         with refuses("steps"):
             PLAN.cost(wrong)  # type: ignore[arg-type]
@@ -70,32 +67,34 @@ def test_a_started_pass_is_counted_by_its_steps(records: int, batch_size: int, e
 @pytest.mark.parametrize("adjacency", Adjacency, ids=lambda adjacency: adjacency.value)
 @pytest.mark.parametrize("target", [1e-3, 0.1, 1.0, 10.0, 200.0])
 def test_planned_on_the_safe_side(target: float, adjacency: Adjacency) -> None:
-    plan = plan_training(
-        5000, epsilon=target, delta=1e-6, batch_size=250, epochs=3, adjacency=adjacency, microbatch_size=2
-    )
+    given = {"epsilon": target, "delta": 1e-6, "adjacency": adjacency, "microbatch_size": 2}
+    plan = plan_training(5000, batch_size=250, epochs=3, **given)
     assert 0.99 * target < plan.cost().epsilon <= target
     assert plan.adjacency is adjacency
     assert plan.microbatch_size == 2
 
 
-USUAL: dict[str, Any] = {"records": 60_000, "epsilon": 1.0, "delta": 1e-5, "batch_size": 512, "epochs": 10}
+def planned(**changes: Any) -> TrainingPlan:
+    given = {"records": 60_000, "epsilon": 1.0, "delta": 1e-5, "batch_size": 512, "epochs": 10, **changes}
+    return plan_training(given.pop("records"), **given)
 
 
 def unreachable(**changes: Any) -> InvalidInput:
-    settings = {**USUAL, **changes}
     with pytest.raises(InvalidInput) as refused:
-        plan_training(settings.pop("records"), **settings)
+        planned(**changes)
     return refused.value
 
 
-@pytest.mark.parametrize("delta", [1e-300])
+def least(error: InvalidInput) -> float:
+    return float(error.allowed.removeprefix("about ").removeprefix("at least ").split(" ")[0])
+
+
 @pytest.mark.parametrize("target", [1e-3, 1.0, 50.0])
-def test_a_delta_that_is_too_small_says_which_would_do(target: float, delta: float) -> None:
-    error = unreachable(epsilon=target, delta=delta)
+def test_a_delta_that_is_too_small_says_which_would_do(target: float) -> None:
+    error = unreachable(epsilon=target, delta=1e-300)
     assert error.field == "delta"
-    least = float(error.allowed.removeprefix("about ").split(" ")[0])
-    assert delta < least < 1e-9
-    assert plan_training(60_000, epsilon=target, delta=least, batch_size=512, epochs=10).cost().epsilon <= target
+    assert 1e-300 < least(error) < 1e-9
+    assert planned(epsilon=target, delta=least(error)).cost().epsilon <= target
 
 
 @pytest.mark.parametrize("target", [0.5, 1.0, 2.0])
@@ -103,15 +102,13 @@ def test_a_delta_that_is_too_small_says_which_would_do(target: float, delta: flo
 def test_deltas_at_the_edge_of_float64_are_reached_or_refused(target: float, delta: float) -> None:
     """Where prices are mostly rounding, the search for a noise ends all the same."""
     try:
-        plan = plan_training(1000, epsilon=target, delta=delta, batch_size=100, epochs=10)
+        assert planned(records=1000, epsilon=target, delta=delta, batch_size=100).cost().epsilon <= target
     except InvalidInput as refused:
         assert refused.field == "delta"  # noqa: PT017 - either end is right
-    else:
-        assert plan.cost().epsilon <= target
 
 
 def test_a_hundred_million_steps_are_priced() -> None:
-    plan = plan_training(60_000, epsilon=0.01, delta=1e-8, batch_size=512, epochs=8e5)
+    plan = planned(epsilon=0.01, delta=1e-8, epochs=8e5)
     assert plan.steps > 9e7
     assert plan.cost().epsilon <= 0.01
 
@@ -125,17 +122,15 @@ def test_an_epsilon_that_is_too_small_says_which_would_do(epsilon: float, delta:
     error = unreachable(**settings, epsilon=epsilon)
     assert error.field in ("epsilon", "delta")
     if error.field == "delta":
-        assert delta < float(error.allowed.removeprefix("about ").split(" ")[0]) < 1
+        assert delta < least(error) < 1
         return
     for word in ("fewer epochs", "smaller batch", "larger delta"):
         assert word in error.allowed
-    least = float(error.allowed.removeprefix("at least ").split(" ")[0])
-    assert epsilon < least < 1
-    assert plan_training(**settings, epsilon=1.02 * least).cost().epsilon <= 1.02 * least  # type: ignore[arg-type]
+    assert epsilon < least(error) < 1
+    assert planned(**settings, epsilon=1.02 * least(error)).cost().epsilon <= 1.02 * least(error)
 
 
 def test_wrong_numbers() -> None:
-    """Of what no plan has by itself."""
     wrong = {"epsilon": [-1, math.nan], "epochs": [0, 1e7, 1e300, math.inf], "batch_size": [0, 60_001]}
     for field, values in {**wrong, "microbatch_size": [513]}.items():
         for value in values:
@@ -144,7 +139,7 @@ def test_wrong_numbers() -> None:
 
 def test_nothing_for_nothing() -> None:
     """Guarantee: a plan for epsilon 0 has no steps, no noise and no price, and no other plan has epsilon 0."""
-    plan = plan_training(60_000, epsilon=0.0, delta=1e-5, batch_size=512, epochs=3)
+    plan = planned(epsilon=0.0)
     assert (plan.steps, plan.noise_multiplier, plan.epsilon, plan.epochs) == (0, 0.0, 0.0, 0.0)
     assert plan.cost().epsilon == plan.cost(0).epsilon == 0
     assert epsilon(plan.event, 1e-12, adjacency=plan.adjacency).epsilon == 0
@@ -167,7 +162,6 @@ def counted(**changes: Any) -> TrainingPlan:
 def test_a_private_count_is_added_to_the_price_of_the_steps() -> None:
     plan = counted()
     noise = plan.records_noise_multiplier
-    assert noise is not None
     assert plan.event == Composed((Gaussian(noise), plan.event_after_count))
     steps = epsilon(plan.event_after_count, 0.9e-5).epsilon
     assert plan.cost().epsilon == pytest.approx(epsilon(Gaussian(noise), 1e-6).epsilon + steps)
@@ -181,20 +175,16 @@ def test_a_private_count_is_added_to_the_price_of_the_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "field"),
     [
-        {"records_declared": False},
-        {"adjacency": Adjacency.REPLACE_ONE},
-        {"epsilon": 0.0},
-        {"records_noise_multiplier": 0.0},
+        ({"records_declared": False}, "records_noise_multiplier"),
+        ({"adjacency": Adjacency.REPLACE_ONE}, "records_noise_multiplier"),
+        ({"epsilon": 0.0}, "records_noise_multiplier"),
+        ({"records_noise_multiplier": 0.0}, "records_noise_multiplier"),
+        ({"epsilon": 0.5, "records_noise_multiplier": 1.0}, "epsilon"),
     ],
     ids=str,
 )
-def test_a_count_is_estimated_where_it_is_hidden_and_paid_for(changes: dict[str, Any]) -> None:
-    with refuses("records_noise_multiplier"):
+def test_a_count_is_estimated_where_it_is_hidden_and_paid_for(changes: dict[str, Any], field: str) -> None:
+    with refuses(field):
         counted(**changes)
-
-
-def test_a_count_that_costs_all_leaves_nothing_for_steps() -> None:
-    with refuses("epsilon"):
-        counted(epsilon=0.5, records_noise_multiplier=1.0)

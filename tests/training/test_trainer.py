@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -50,26 +51,21 @@ MIX = ViewConfig(2, 2, 0, (Flip(), Crop()))
 
 
 def extended(method: str, **given: Any) -> dict[str, Any]:
-    return {
-        "scenario": "extended",
-        "warm_up": WARM,
-        "extended": ExtendedConfig(method, batch_size=8, perturbations=1, **given),
-    }
+    found = ExtendedConfig(method, batch_size=8, perturbations=1, **given)
+    return {"scenario": "extended", "warm_up": WARM, "extended": found}
 
 
+PUBLIC = {"public": public()}
+SYNTHETIC = {"scenario": "warm-synthetic", "warm_up": WARM}
 SCENARIOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "cold": ("linear", {}, {}),
-    "warm": ("linear", {"scenario": "warm", "warm_up": WARM}, {"public": public()}),
-    "synthetic": ("linear", {"scenario": "warm-synthetic", "warm_up": WARM}, {"synthetic": public()}),
-    "both": (
-        "linear",
-        {"scenario": "warm-synthetic", "warm_up": WARM},
-        {"public": public(), "synthetic": public(1100)},
-    ),
-    "dope": ("linear", extended("dope", max_norm=1.0), {"public": public()}),
-    "mirror": ("cnn-relu", extended("mirror"), {"public": public()}),
-    "adadps": ("linear", extended("adadps"), {"public": public()}),
-    "multiplicity": ("cnn-relu", extended("multiplicity+dope"), {"public": public()}),
+    "warm": ("linear", {"scenario": "warm", "warm_up": WARM}, PUBLIC),
+    "synthetic": ("linear", SYNTHETIC, {"synthetic": public()}),
+    "both": ("linear", SYNTHETIC, {**PUBLIC, "synthetic": public(1100)}),
+    "dope": ("linear", extended("dope", max_norm=1.0), PUBLIC),
+    "mirror": ("cnn-relu", extended("mirror"), PUBLIC),
+    "adadps": ("linear", extended("adadps"), PUBLIC),
+    "multiplicity": ("cnn-relu", extended("multiplicity+dope"), PUBLIC),
     "self mix": ("cnn-relu", {"views": MIX}, {}),
     "pool mix": ("cnn-relu", {"views": ViewConfig(1, 2, 2)}, {"pool": public_pool()}),
     "vectors": ("linear", {"views": ViewConfig(1, 2, 2)}, {"pool": public_pool()}),
@@ -78,13 +74,12 @@ SCENARIOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "mixes alone": ("linear", {"microbatch_size": 4, "microbatch_mixes": 2, "microbatch_keep": False}, {}),
     "adam": ("linear", {"optimiser": OptimiserConfig("adam", 0.01)}, {}),
     "automatic": ("linear", {"clipping": "automatic"}, {}),
-    "augmented public": ("cnn-relu", {**extended("dope"), "views": MIX}, {"public": public()}),
+    "augmented public": ("cnn-relu", {**extended("dope"), "views": MIX}, PUBLIC),
 }
 
 
 @pytest.fixture
 def untouched() -> Iterator[None]:
-    """Global generators stay as they were."""
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002
     random.seed(5)
@@ -107,21 +102,19 @@ def test_no_trace_of_any_scenario(name: str, untouched: None, tmp_path: Path) ->
     assert set(trained.certificate["public_data"]) == set(given)
     x, _ = digits(500, 20)
     assert np.array_equal(load_trained(tmp_path / "out").predict_proba(x), trained.predict_proba(x))
-    again = job_of(config_of(model, **changes), **given).run(private(), streams=SecretStreams.from_seed(1))
-    assert torch.equal(weights_of(again), weights_of(trained)), "the same seed gives the same weights"
-    other = job_of(config_of(model, **changes), **given).run(private(), streams=SecretStreams.from_seed(2))
-    assert not torch.equal(weights_of(other), weights_of(trained))
+    for seed in (1, 2):
+        again = job_of(config_of(model, **changes), **given).run(private(), streams=SecretStreams.from_seed(seed))
+        assert torch.equal(weights_of(again), weights_of(trained)) is (seed == 1)
 
 
 def test_a_warm_up_is_where_private_steps_begin() -> None:
     config = config_of(scenario="warm", warm_up=WarmUpConfig(epochs=20, batch_size=10, learning_rate=0.5))
-    cold, warm = job_of(), job_of(config, public=public(600, 500))
     x, y = digits(1200, 400)
-    streams = [SecretStreams.from_seed(0), SecretStreams.from_seed(0)]
-    scores = [
-        (job.run(private(), streams=own).predict(x) == y).mean() for job, own in zip((cold, warm), streams, strict=True)
-    ]
-    assert scores[1] > max(0.7, scores[0])
+    cold, warm = (
+        (job.run(private(), streams=SecretStreams.from_seed(0)).predict(x) == y).mean()
+        for job in (job_of(), job_of(config, public=public(600, 500)))
+    )
+    assert warm > max(0.7, cold)
 
 
 # Refused early.
@@ -133,13 +126,13 @@ class Normalised(Classifier):
 
     def __init__(self) -> None:
         super().__init__(CLASSES)
-        self.norm, self.layer = nn.BatchNorm2d(1), nn.Linear(64, CLASSES)
+        self.norm = nn.BatchNorm2d(1)
 
     def options(self) -> dict[str, Any]:
         return {}
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(self.norm(x).flatten(1))
+        return self.norm(x).flatten(1)
 
 
 def pool_of(dim: int = 64, classes: int = CLASSES) -> PublicData:
@@ -178,22 +171,14 @@ def test_an_image_model_needs_values_from_0_to_1(value: float) -> None:
     with refuses("images"):
         job_of(config_of("cnn-relu")).check(records)
     job_of().check(records)
-
-
-def test_an_image_model_needs_pixels() -> None:
-    facts = ModelFacts(FACTS.classes, {"name": "scattering"}, (8, 8), 64)
     with refuses("model"):
-        Trainer(config_of("cnn-relu"), facts, RECORDS)
+        Trainer(config_of("cnn-relu"), ModelFacts(FACTS.classes, {"name": "scattering"}, (8, 8), 64), RECORDS)
 
 
 def test_records_that_do_not_fit_are_refused_before_a_batch_is_drawn(tmp_path: Path) -> None:
-    x, y = digits()
-    job = job_of()
-    for records in (
-        TrainingRecords.of(x[:, :63], y, classes=10),
-        TrainingRecords.of(x, y, classes=11),
-        TrainingRecords.of(x[:-1], y[:-1], classes=10),
-    ):
+    (x, y), job = digits(), job_of()
+    for features, labels, classes in ((x[:, :63], y, 10), (x, y, 11), (x[:-1], y[:-1], 10)):
+        records = TrainingRecords.of(features, labels, classes=classes)
         with pytest.raises(InvalidInput) as checked:
             job.check(records)
         assert "199" not in str(checked.value)
@@ -201,9 +186,8 @@ def test_records_that_do_not_fit_are_refused_before_a_batch_is_drawn(tmp_path: P
             run_to(tmp_path / "out", job, records=records)
         assert list(tmp_path.iterdir()) == [], "records that are refused leave no run"
     job.check(private())
-    mixing = job_of(config_of("cnn-relu", views=ViewConfig(2, 2)))
     with refuses("k_self"):
-        mixing.check(private())
+        job_of(config_of("cnn-relu", views=ViewConfig(2, 2))).check(private())
 
 
 def test_what_observers_look_into_is_no_model() -> None:
@@ -225,11 +209,9 @@ def test_epsilon_0_takes_no_records(tmp_path: Path) -> None:
     network = job_of(config_of(**warm), public=public()).network
     warm_up(network, public(), job.config.warm_up, 0)
     assert torch.equal(weights_of(made), torch.cat([tensor.detach().reshape(-1) for tensor in network.parameters()]))
-    with TrainingRun(tmp_path / "out", job.settings()):
-        pass
+    TrainingRun(tmp_path / "out", job.settings()).__exit__(None, None, None)
     with TrainingRun(tmp_path / "out", job.settings(), resume=True) as run:
-        again = job.run(None, run=run)
-    assert torch.equal(weights_of(again), weights_of(made))
+        assert torch.equal(weights_of(job.run(None, run=run)), weights_of(made))
     assert verify_trained(tmp_path / "out").epsilon == 0
     for changes in ({"scenario": "cold"}, {**warm, "warm_up": WarmUpConfig(epochs=0)}):
         with refuses("epsilon"):
@@ -239,60 +221,49 @@ def test_epsilon_0_takes_no_records(tmp_path: Path) -> None:
 # What is shown.
 
 
-def test_divergence_names_the_learning_rate(tmp_path: Path) -> None:
-    config = config_of(optimiser=OptimiserConfig(learning_rate=3e38, momentum=0.9), clip_norm=100.0)
+@pytest.mark.parametrize(("model", "rate"), [("linear", 3e38), ("cnn-relu", 1e12)], ids=["weights", "outputs"])
+def test_divergence_names_the_learning_rate(model: str, rate: float, tmp_path: Path) -> None:
+    config = config_of(model, optimiser=OptimiserConfig(learning_rate=rate, momentum=0.9), clip_norm=100.0)
     with refuses("learning_rate"):
-        run_to(tmp_path / "out", job_of(config))
+        run_to(tmp_path / "out", job_of(config), seed=0)
     assert not (tmp_path / "out").exists()
-    # So are outputs that are no numbers.
-    config = config_of("cnn-relu", optimiser=OptimiserConfig(learning_rate=1e12), clip_norm=100.0)
-    with refuses("learning_rate"):
-        job_of(config).run(private(), streams=SecretStreams.from_seed(0))
 
 
 def test_progress_carries_public_figures_alone() -> None:
     config = config_of(scenario="warm", warm_up=WarmUpConfig(epochs=2, batch_size=20), epochs=3.0)
     job = job_of(config, public=public())
-    shown: list[list[tuple[str, int, int]]] = []
-    other = TrainingRecords.of(1 - digits(700)[0], digits(300)[1], classes=10)
-    for records, seed in ((private(), 1), (other, 2)):
+
+    def shown(records: TrainingRecords, seed: int) -> list[tuple[str, int, int]]:
         calls: list[tuple[str, int, int]] = []
-        job.run(
-            records,
-            streams=SecretStreams.from_seed(seed),
-            progress=lambda stage, done, total: calls.append((stage, done, total)),  # noqa: B023
-        )
-        shown.append(calls)
-    assert shown[0] == shown[1], "other records and another key show the same"
-    steps = [call for call in shown[0] if not call[0].startswith("warm-up")]
-    assert [(done, total) for _, done, total in steps] == [(step, 30) for step in range(31)]
+        job.run(records, streams=SecretStreams.from_seed(seed), progress=lambda *call: calls.append(call))
+        return calls
+
+    calls, other = shown(private(), 1), TrainingRecords.of(1 - digits(700)[0], digits(300)[1], classes=10)
+    assert calls == shown(other, 2), "other records and another key show the same"
+    warm, steps = calls[:2], calls[2:]
+    assert [call[1:] for call in warm] == [(1, 2), (2, 2)]
+    assert all(re.fullmatch(r"warm-up \(public loss \d+\.\d{3}\)", stage) for stage, *_ in warm)
+    assert [call[1:] for call in steps] == [(step, 30) for step in range(31)]
     for stage, done, _ in steps[1:]:
         found = re.fullmatch(r"private steps \(ε ([\d.e-]+) after (\d+)\)", stage)
-        assert found is not None
         spent, at = float(found[1]), int(found[2])
         assert at <= done
         assert job.plan.cost(at).epsilon <= spent <= 1.0101 * job.plan.cost(at).epsilon
     assert f"after {job.plan.steps}" in steps[-1][0]
-    warm = [call for call in shown[0] if call[0].startswith("warm-up")]
-    assert [call[1:] for call in warm] == [(1, 2), (2, 2)]
-    assert all(re.fullmatch(r"warm-up \(public loss \d+\.\d{3}\)", stage) for stage, *_ in warm)
 
 
 def test_streams_serve_one_run_and_are_gone_after_it() -> None:
-    streams = SecretStreams.from_seed(0)
-    job_of().run(private(), streams=streams)
-    with pytest.raises(RuntimeError, match="destroyed"):
-        streams.generator("a")
+    config = config_of(optimiser=OptimiserConfig(learning_rate=3e38), clip_norm=100.0)
+    for job, end in ((job_of(), nullcontext()), (job_of(config), pytest.raises(InvalidInput))):
+        streams = SecretStreams.from_seed(0)
+        with end:
+            job.run(private(), streams=streams)
+        with pytest.raises(RuntimeError, match="destroyed"):
+            streams.generator("a")
     used = SecretStreams.from_seed(0)
     used.claim()
     with pytest.raises(RuntimeError, match="served a run"):
         job_of().run(private(), streams=used)
-    failing = SecretStreams.from_seed(0)
-    config = config_of(optimiser=OptimiserConfig(learning_rate=3e38), clip_norm=100.0)
-    with pytest.raises(InvalidInput):
-        job_of(config).run(private(), streams=failing)
-    with pytest.raises(RuntimeError, match="destroyed"):
-        failing.generator("a")
 
 
 def test_fresh_keys_give_other_noise() -> None:
@@ -312,13 +283,9 @@ def test_no_loss_of_private_records_is_computed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_public_until_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job is made, and describes itself, without a record or a key."""
 
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(SecretStreams, "__init__", refuse)
-    monkeypatch.setattr(TrainingRecords, "__init__", refuse)
+    for kind in (SecretStreams, TrainingRecords):
+        monkeypatch.setattr(kind, "__init__", lambda *args, **kwargs: pytest.fail("it is made"))
     job = job_of(config_of(**extended("adadps")), public=public())
     assert job.settings()["public_data"] == {"public": public().fingerprint()}
 

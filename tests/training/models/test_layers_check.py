@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,70 +47,56 @@ def test_layers_of_one_record_pass() -> None:
     check_model(nn.Sequential(nn.Identity(), *allowed))
 
 
-class Centre(nn.Module):
-    def __init__(self, weight: float = 1e-5) -> None:
-        super().__init__()
-        self.weight = weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x - self.weight * x.mean(0)
-
-
-class HiddenCentre(nn.Module):
-    """Mixes with a weight that starts at zero."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x - self.weight * x.mean(0)
-
-
-class Counts(nn.Module):
-    """Statistics of what was seen, used nowhere."""
+class Layer(nn.Module):
+    """Does what a function of it and its input does; has a weight, a buffer, an attribute and attention for that."""
 
     seen: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, act: Callable[[Any, Tensor], Tensor], weight: float = 0.0) -> None:
         super().__init__()
+        self.act, self.last, self.weight = act, 0.0, nn.Parameter(torch.tensor(weight))
         self.register_buffer("seen", torch.zeros(()))
+        self.attention = nn.MultiheadAttention(4, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        self.seen += x.detach().sum()
-        return x
+        return self.act(self, x)
 
 
-class Remembers(nn.Module):
+def counts(layer: Any, x: Tensor) -> Tensor:
+    layer.seen += x.detach().sum()
+    return x
+
+
+def remembers(layer: Any, x: Tensor) -> Tensor:
     """Keeps the last batch in an attribute that is no buffer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last = 0.0
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = x + self.last
-        self.last = float(x.detach().mean())
-        return out
+    out, layer.last = x + layer.last, float(x.detach().mean())
+    return out
 
 
-class Rewrites(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        with torch.no_grad():
-            self.weight += 1e-3
-        return x * self.weight.detach()
+def rewrites(layer: Any, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        layer.weight += 1e-3
+    return x * layer.weight.detach()
 
 
-class Noisy(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x + 1e-3 * torch.randn_like(x)
+def only_pairs(layer: Any, x: Tensor) -> Tensor:
+    if len(x) < 2:
+        raise ValueError("one record")
+    return x
 
 
-class Mixing(torch.autograd.Function):
+def attends_across(layer: Any, x: Tensor) -> Tensor:
+    """Attention that takes the batch for the sequence: the common slip of batch_first."""
+    return layer.attention(x[:, None], x[:, None], x[:, None])[0][:, 0]
+
+
+def centres(layer: Any, x: Tensor) -> Tensor:
+    return x - layer.weight * x.mean(0)
+
+
+class MixesGradients(torch.autograd.Function):
+    """Its outputs are each record's own, its gradients are not."""
+
     @staticmethod
     def forward(ctx: object, x: Tensor) -> Tensor:
         return x.clone()
@@ -117,31 +104,6 @@ class Mixing(torch.autograd.Function):
     @staticmethod
     def backward(ctx: object, gradient: Tensor) -> Tensor:
         return gradient + gradient.mean(0)
-
-
-class MixesGradients(nn.Module):
-    """Its outputs are each record's own, its gradients are not."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return Mixing.apply(x)
-
-
-class OnlyPairs(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        if len(x) < 2:
-            raise ValueError("one record")
-        return x
-
-
-class AttendsAcross(nn.Module):
-    """Attention that takes the batch for the sequence: the common slip of batch_first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attention = nn.MultiheadAttention(4, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.attention(x[:, None], x[:, None], x[:, None])[0][:, 0]
 
 
 class FirstBatch(nn.Module):
@@ -180,12 +142,23 @@ class FirstBatch(nn.Module):
 
 
 FIRST = ("fixed", "trained", "plain", "gradients", "nested", "apart", "numbers", "hidden")
-BY_BEHAVIOUR = (Centre, HiddenCentre, Counts, Remembers, Rewrites, Noisy, MixesGradients, OnlyPairs, AttendsAcross)
+BY_BEHAVIOUR: dict[str, tuple[Callable[[Any, Tensor], Tensor], float]] = {
+    "centres": (centres, 1e-5),
+    "would centre": (centres, 0.0),
+    "counts": (counts, 0.0),
+    "remembers": (remembers, 0.0),
+    "rewrites": (rewrites, 1.0),
+    "draws": (lambda layer, x: x + 1e-3 * torch.randn_like(x), 0.0),
+    "mixes gradients": (lambda layer, x: MixesGradients.apply(x), 0.0),
+    "takes pairs": (only_pairs, 0.0),
+    "attends": (attends_across, 0.0),
+}
 
 
-@pytest.mark.parametrize("make", BY_BEHAVIOUR)
-def test_refused_by_behaviour(make: type[nn.Module]) -> None:
-    model = nn.Sequential(nn.Linear(6, 4), nn.Sequential(make(), nn.ReLU()), nn.Linear(4, 2))
+@pytest.mark.parametrize("what", BY_BEHAVIOUR)
+def test_refused_by_behaviour(what: str) -> None:
+    layer = Layer(*BY_BEHAVIOUR[what])
+    model = nn.Sequential(nn.Linear(6, 4), nn.Sequential(layer, nn.ReLU()), nn.Linear(4, 2))
     check_model(model)
     nn.init.zeros_(model[2].weight)
     with refuses("layer 1.0 of the model"):
@@ -210,40 +183,24 @@ def test_what_public_inputs_set_before_is_kept() -> None:
     check_independence(model, (6,))
 
 
-def test_batch_norm_and_dropout_show_by_behaviour_too() -> None:
-    for layer in (nn.BatchNorm1d(4), nn.BatchNorm1d(4, track_running_stats=False), nn.Dropout(0.5)):
-        with refuses("layer 1 of the model"):
-            check_independence(nn.Sequential(nn.Linear(6, 4), layer, nn.Linear(4, 2)).eval(), (6,))
-
-
-class Tokens(nn.Module):
-    """Three tokens, as many as the trial has records, first: layers whose rows are not the records'."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder = nn.TransformerEncoderLayer(4, 1, 8, dropout=0.0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.encoder(x.unflatten(1, (3, 4)).transpose(0, 1)).mean(0)
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(4), nn.BatchNorm1d(4, track_running_stats=False), nn.Dropout(0.5)])
+def test_batch_norm_and_dropout_show_by_behaviour_too(layer: nn.Module) -> None:
+    with refuses("layer 1 of the model"):
+        check_independence(nn.Sequential(nn.Linear(6, 4), layer, nn.Linear(4, 2)).eval(), (6,))
 
 
 def test_tokens_may_come_first() -> None:
-    check_independence(Tokens(), (12,))
-
-
-class Float32(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(6, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc(x @ torch.eye(6))
+    """Three tokens, as many as the trial has records: layers whose rows are not the records'."""
+    encoder = nn.TransformerEncoderLayer(4, 1, 8, dropout=0.0)
+    tokens = Layer(lambda layer, x: x.unflatten(1, (3, 4)).transpose(0, 1))
+    check_independence(nn.Sequential(tokens, encoder, Layer(lambda layer, x: x.mean(0))), (12,))
 
 
 def test_models_that_need_float32_are_tried_in_it() -> None:
-    check_independence(Float32(), (6,))
-    model = nn.Sequential(Float32(), Centre(weight=0.1))
-    with refuses("layer 1 of the model"):
+    first = Layer(lambda layer, x: x @ torch.eye(6))
+    check_independence(nn.Sequential(first, nn.Linear(6, 4)), (6,))
+    model = nn.Sequential(first, nn.Linear(6, 4), Layer(centres, 0.1))
+    with refuses("layer 2 of the model"):
         check_independence(model, (6,))
 
 
@@ -255,7 +212,7 @@ def test_models_of_this_package_pass(name: str) -> None:
 
 
 def test_the_model_is_left_as_it_was() -> None:
-    model = nn.Sequential(nn.Linear(6, 4), Counts()).eval()
+    model = nn.Sequential(nn.Linear(6, 4), Layer(counts)).eval()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     random = torch.get_rng_state()
     with pytest.raises(InvalidInput):

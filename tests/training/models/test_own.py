@@ -41,6 +41,46 @@ number = 3
 """
 
 
+class Headed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(SIDE * SIDE, CLASSES)
+
+
+class Watching(Headed):
+    """Does what no tensor shows: keeps, draws, looks at values, fails, or gives something else than logits."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what, self.calls, self._last = what, 1000, None
+        self.register_buffer("mean", torch.zeros(SIDE * SIDE))
+
+    def forward(self, x: Tensor) -> Any:
+        logits = self.head(x.flatten(1))
+        match self.what:
+            case "keeps":
+                self._last = x.detach()
+            case "keeps means":
+                if torch.is_grad_enabled() and self.training:
+                    self.mean.data.lerp_(x.flatten(1).mean(0).detach(), 0.1)
+            case "shouts":
+                if x.shape[0] > 6:
+                    raise ValueError(f"I saw {x.shape[0]} records")
+            case "counts":
+                self.calls += 1
+            case "draws":
+                torch.rand(1)
+            case "asserts":
+                assert not torch.isnan(x).any()
+            case "branches":
+                return logits if float(x.mean()) > -1e9 else 2 * logits
+            case "dict":
+                return {"logits": logits}
+            case "softmax":
+                return logits.softmax(-1)
+        return logits
+
+
 def made(seed: int = 0, **options: Any) -> Net:
     torch.manual_seed(seed)
     return Net(**options)
@@ -73,12 +113,8 @@ def test_a_module_is_trained_kept_verified_and_loaded_with_its_module(tmp_path: 
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     model = trained(module, out=tmp_path / "model")
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
-    assert {file.name for file in (tmp_path / "model").iterdir()} == {
-        "MODEL_CARD.md",
-        "certificate.json",
-        "model.json",
-        "weights.safetensors",
-    }
+    names = {"MODEL_CARD.md", "certificate.json", "model.json", "weights.safetensors"}
+    assert {file.name for file in (tmp_path / "model").iterdir()} == names
     assert pm.verify(tmp_path / "model").unchecked[0] == NO_MODULE
     assert NO_MODULE not in pm.verify(tmp_path / "model", module=made(seed=5)).unchecked
     loaded = pm.load(tmp_path / "model", module=made(seed=5))
@@ -93,30 +129,10 @@ def test_records_of_one_call_meet_in_no_strategy() -> None:
         trained(made(), strategy="ghost")
 
 
-class Headed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(SIDE * SIDE, CLASSES)
-
-
-class KeepsMeans(Headed):
-    """Keeps something of its records where gradients are computed, and nowhere else."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(SIDE * SIDE))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x.flatten(1)
-        if torch.is_grad_enabled() and self.training:
-            with torch.no_grad():
-                self.mean.lerp_(x.mean(0), 0.1)
-        return self.head(x)
-
-
 def test_what_is_kept_of_records_is_not_published(tmp_path: Path) -> None:
+    """Of a module that keeps something where gradients are computed, and nowhere else."""
     with refuses("model"):
-        trained(KeepsMeans(), strategy="loop", out=tmp_path / "MODEL")
+        trained(Watching("keeps means"), strategy="loop", out=tmp_path / "MODEL")
     assert not (tmp_path / "MODEL").exists()
 
 
@@ -126,17 +142,8 @@ def test_what_gives_no_logits_is_refused(module: Any) -> None:
         wrapped(module)
 
 
-class Shouting(Headed):
-    """Fails for some batches, and says what it saw."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.shape[0] > 6:
-            raise ValueError(f"I saw {x.shape[0]} records")
-        return self.head(x.flatten(1))
-
-
 def test_an_error_of_the_module_tells_nothing_of_its_input() -> None:
-    network = wrapped(Shouting())
+    network = wrapped(Watching("shouts"))
     with refuses("model") as found:
         network(torch.rand(7, 1, SIDE, SIDE))
     assert "7" not in str(found.value)
@@ -186,6 +193,8 @@ def test_without_the_module_nothing_is_computed_and_what_is_certified_shows(tmp_
 )
 def test_another_module_is_refused_by_names_and_shapes(tmp_path: Path, module: nn.Module) -> None:
     trained(made(), out=tmp_path / "model", epochs=1)
+    with refuses("model"):
+        trained(made().requires_grad_(False))
     with refuses("module"):
         pm.load(tmp_path / "model", module=module)
 
@@ -202,53 +211,21 @@ def test_audits_that_train_anew_take_the_module_with_its_first_weights(tmp_path:
 
 
 def test_records_keep_their_shape(tmp_path: Path) -> None:
-    class Windows(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.head = nn.Conv1d(6, 4, 3), nn.Linear(4, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(torch.relu(self.first(x)).mean(-1))
+    def windows() -> nn.Module:
+        return nn.Sequential(nn.Conv1d(6, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(4, 2))
 
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 6, 10)).astype(np.float32), np.arange(60) % 2
     np.savez(tmp_path / "train.npz", x=x, y=y)
-    given, module = {"classes": 2, "features": "identity", "epochs": 1}, Windows()
+    given, module = {"classes": 2, "features": "identity", "epochs": 1}, windows()
     model = trained(module, (x, y), out=tmp_path / "model", **given)
     assert model.classifier.network.spec()["record_shape"] == [6, 10]
     other = trained(module, tmp_path / "train.npz", **given)
-    loaded = pm.load(tmp_path / "model", module=Windows())
+    loaded = pm.load(tmp_path / "model", module=windows())
     assert np.allclose(model.predict_proba(x), other.predict_proba(x), atol=1e-5)
     assert np.allclose(model.predict_proba(x), loaded.predict_proba(x), atol=1e-6)
     exported = torch.export.load(loaded.export(tmp_path / "net.pt2")).module()(torch.from_numpy(x[:3]))
     assert np.allclose(exported.detach().softmax(1), model.predict_proba(x[:3]), atol=1e-5)
-
-
-class Watching(Headed):
-    """Does what no tensor shows: keeps, draws, looks at values, or gives something else than logits."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__()
-        self.what, self.calls, self._last = what, 1000, None
-
-    def forward(self, x: Tensor) -> Any:
-        logits = self.head(x.flatten(1))
-        match self.what:
-            case "keeps":
-                self._last = x.detach()
-            case "counts":
-                self.calls += 1
-            case "draws":
-                torch.rand(1)
-            case "asserts":
-                assert not torch.isnan(x).any()
-            case "branches":
-                return logits if float(x.mean()) > -1e9 else 2 * logits
-            case "dict":
-                return {"logits": logits}
-            case "softmax":
-                return logits.softmax(-1)
-        return logits
 
 
 @pytest.mark.parametrize("what", ["keeps", "counts", "draws", "asserts", "branches", "dict", "softmax"])
@@ -269,19 +246,14 @@ def test_layers_that_are_frozen_in_evaluation_mode_stay_so() -> None:
     with refuses("layer features.1 of the model"):
         wrapped(module)
     norm.requires_grad_(False)
-    first, *others = (trained(module, strategy=name, epochs=1) for name in ("loop", "vmap"))
-    for model in (first, *others):
+    models = [trained(module, strategy=name, epochs=1) for name in ("loop", "vmap")]
+    for model in models:
         state = model.classifier.network.module.features[1].state_dict()
         assert all(torch.equal(state[name], tensor) for name, tensor in norm.state_dict().items())
-        assert np.allclose(model.predict_proba(images()[0]), first.predict_proba(images()[0]), atol=1e-3)
+        assert np.allclose(model.predict_proba(images()[0]), models[0].predict_proba(images()[0]), atol=1e-3)
     norm.train()
     with refuses("layer features.1 of the model"):
         wrapped(module)
-
-
-def test_a_network_without_weights_to_train_is_called_by_its_class() -> None:
-    with refuses("model"):
-        trained(made().requires_grad_(False))
 
 
 def test_modules_are_named_by_file_or_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,14 +270,7 @@ def test_modules_are_named_by_file_or_package(tmp_path: Path, monkeypatch: pytes
 
 
 def test_tied_weights_are_kept() -> None:
-    class Tied(Headed):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = (nn.Linear(SIDE * SIDE, SIDE * SIDE) for _ in range(2))
-            self.second.weight = self.first.weight
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(self.second(torch.tanh(self.first(x.flatten(1)))))
-
-    model = trained(Tied(), epochs=1)
+    first, second = (nn.Linear(SIDE * SIDE, SIDE * SIDE) for _ in range(2))
+    second.weight = first.weight
+    model = trained(nn.Sequential(nn.Flatten(), first, nn.Tanh(), second, nn.Linear(SIDE * SIDE, CLASSES)), epochs=1)
     assert model.predict(images()[0]).shape == (120,)
