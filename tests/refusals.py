@@ -12,9 +12,11 @@ import pytest
 from privmix.errors import InvalidInput, PrivmixError
 
 
-def refuses(field: str) -> Any:
-    """Expect :class:`InvalidInput` about ``field``: ``with refuses("epsilon"): ...``."""
-    return pytest.raises(InvalidInput, check=lambda error: error.field == field)
+def refuses(field: str, *hidden: str) -> Any:
+    """Expect :class:`InvalidInput` about ``field``, without hidden texts: ``with refuses("epsilon"): ...``."""
+    return pytest.raises(
+        InvalidInput, check=lambda error: error.field == field and not any(text in str(error) for text in hidden)
+    )
 
 
 def refuses_any_change(folder: Path, verify: Callable[[Path], object], files: int) -> None:

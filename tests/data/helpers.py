@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,17 @@ from numpy.typing import NDArray
 from PIL import Image
 from safetensors.numpy import save_file
 
+from privmix.errors import InvalidInput
+
 IDX_CODES = {"uint8": 0x08, "int8": 0x09, "int16": 0x0B, "int32": 0x0C, "float32": 0x0D, "float64": 0x0E}
+
+
+def refuses_silently(field: str, hidden: str = "Smith") -> Any:
+    """Expect one line about a field that matches, in which ``hidden`` does not stand."""
+    return pytest.raises(
+        InvalidInput,
+        check=lambda error: bool(re.search(field, error.field)) and not re.search(f"{hidden}|\n", str(error)),
+    )
 
 
 def idx_bytes(array: NDArray[Any]) -> bytes:

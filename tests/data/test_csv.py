@@ -17,8 +17,7 @@ import pytest
 
 from privmix.data import open_dataset
 from privmix.data.source import CELLS
-from privmix.errors import InvalidInput
-from tests.data.helpers import held, png
+from tests.data.helpers import held, png, refuses_silently
 from tests.refusals import refuses
 
 CLASSES = ["<=50K", ">50K"]
@@ -50,14 +49,10 @@ def test_csv_tables_hold_texts_that_may_span_lines(tmp_path: Path, line_end: str
 
 def test_columns_come_in_the_order_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path, TEXT)
-    by_age = open_dataset(path, columns=["age", "job"], label_column="income", classes=CLASSES)
-    assert by_age.read().x.tolist() == [row[::-1] for row in ROWS]
-    only_job = open_dataset(path, columns=["job"], label_column="income", classes=CLASSES)
-    assert only_job.schema.columns == ("job",)
-    assert only_job.read().x.tolist() == [row[:1] for row in ROWS]
-
-
-def test_a_header_may_span_lines(tmp_path: Path) -> None:
+    for names in (("age", "job"), ("job",)):
+        source = open_dataset(path, columns=names, label_column="income", classes=CLASSES)
+        assert source.schema.columns == names
+        assert source.read().x.tolist() == [[row[name == "age"] for name in names] for row in ROWS]
     path = write(tmp_path, '"a\nb",label\nhello,1\n')
     assert open_dataset(path, columns=["a\nb"], classes=2).read().x.tolist() == [["hello"]]
 
@@ -120,11 +115,8 @@ def test_bad_tables_are_refused_silently(
     tmp_path: Path, content: str | bytes, options: dict[str, Any], field: str
 ) -> None:
     path = write(tmp_path, content)
-    with pytest.raises(InvalidInput) as caught:
+    with refuses_silently(field):
         open_dataset(path, **{"label_column": "income", "classes": CLASSES} | options).read()
-    assert field in caught.value.field
-    assert SECRET not in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_formats_without_columns_refuse_them(tmp_path: Path) -> None:
@@ -152,23 +144,22 @@ def test_columns_of_lists_structs_and_durations_are_refused_by_name(tmp_path: Pa
     """Where a type says it, opening refuses: no record is read, and nothing was charged. No text of a cell is shown."""
     table = pa.table({"age": [20, 30], "odd": ODD[kind], "label": ["no", "yes"]})
     arguments: dict[str, Any] = {"columns": ["age", "odd"], "classes": ["no", "yes"]}
+    if form == "jsonl" and kind in ("bytes", "duration"):
+        pytest.skip("JSON has none")
     if form == "rows":
         data: Any = (list(zip([20, 30], ODD[kind].to_pylist(), strict=True)), ["no", "yes"])
-    elif form == "pandas":
-        data = table.to_pandas(types_mapper=pandas.ArrowDtype)
-        with refuses("column odd"):
-            open_dataset(table.to_pandas(), **arguments).read()
-    elif form == "jsonl" and kind in ("bytes", "duration"):
-        pytest.skip("JSON has none")
     else:
         data = held(form, table, tmp_path)
+    if form == "pandas":
+        with refuses("column odd"):
+            open_dataset(data, **arguments).read()
+        data = table.to_pandas(types_mapper=pandas.ArrowDtype)
     read = (
         open_dataset(data, **arguments).read if form in ("jsonl", "rows") else partial(open_dataset, data, **arguments)
     )
-    with pytest.raises(InvalidInput) as caught:
+    with refuses("column odd", SECRET) as caught:
         read()
-    assert (caught.value.field, caught.value.allowed) == ("column odd", CELLS)
-    assert SECRET not in str(caught.value)
+    assert caught.value.allowed == CELLS
 
 
 ANIMALS = ["cat", "dog"]
@@ -220,8 +211,5 @@ def test_numeric_columns_and_a_label(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_bad_tables_of_numbers_are_refused_silently(tmp_path: Path, text: str | bytes, field: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with refuses_silently(field):
         open_dataset(write(tmp_path, text), classes=ANIMALS).read()
-    assert field in caught.value.field
-    assert "Smith" not in str(caught.value)
-    assert "\n" not in str(caught.value)

@@ -50,25 +50,20 @@ def test_arrow_files_are_refused_with_what_to_do(tmp_path: Path, place: str) -> 
             read(tmp_path / place)
 
 
-@pytest.mark.parametrize("name", ["test", "t10k", "d_test", "test-00000-of-00001", "my.test"])
-def test_names_that_mark_the_test_split(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("split", "name"),
+    [
+        *(("test", name) for name in ("test", "t10k", "d_test", "test-00000-of-00001", "my.test")),
+        *(("train", name) for name in ("d", "contest", "trained", "latest")),
+    ],
+)
+def test_names_that_mark_the_test_split(tmp_path: Path, split: str, name: str) -> None:
     (tmp_path / f"{name}.csv").write_text(CSV)
-    assert open_dataset(tmp_path, classes=2, split="test").schema.records == 2
+    assert open_dataset(tmp_path, classes=2, split=split).schema.records == 2
     with refuses("split"):
-        open_dataset(tmp_path, classes=2)
-
-
-@pytest.mark.parametrize("name", ["d", "contest", "trained", "latest"])
-def test_files_without_a_split_are_the_training_split(tmp_path: Path, name: str) -> None:
-    (tmp_path / f"{name}.csv").write_text(CSV)
-    assert open_dataset(tmp_path, classes=2).schema.records == 2
-    with refuses("split"):
-        open_dataset(tmp_path, classes=2, split="test")
-
-
-def test_a_file_is_its_own_split(tmp_path: Path) -> None:
-    (tmp_path / "d.csv").write_text(CSV)
-    assert open_dataset(tmp_path / "d.csv", classes=2, split="test").schema.records == 2
+        open_dataset(tmp_path, classes=2, split="train" if split == "test" else "test")
+    # A file is its own split.
+    assert open_dataset(tmp_path / f"{name}.csv", classes=2, split="val").schema.records == 2
 
 
 @pytest.mark.parametrize("names", [("train/d.csv", "validation/d.csv"), ("train.csv", "valid.csv")])
@@ -81,11 +76,14 @@ def test_a_missing_split_lists_those_present(tmp_path: Path, names: tuple[str, s
         open_dataset(tmp_path, split="test", classes=2)
 
 
-def test_ten_classes_are_taken_from_mnist_names_only(tmp_path: Path) -> None:
+def test_idx_files_stay_one_pair_a_split_and_mnists_alone_have_ten_classes(tmp_path: Path) -> None:
     x, y = np.zeros((1, 2, 2), dtype=np.uint8), np.zeros(1, dtype=np.uint8)
     write_mnist(tmp_path, "emnist-train", x, y)
     with refuses("classes"):
         open_dataset(tmp_path)
+    write_mnist(tmp_path, "b-train", x, y)
+    with refuses("data"):
+        open_dataset(tmp_path / "*", classes=2)
 
 
 def test_embedded_digits() -> None:
@@ -125,13 +123,10 @@ def test_a_folder_and_a_pattern_give_the_records_in_sorted_order(tmp_path: Path,
         open_dataset(tmp_path / "*", classes=2, split="val")
 
 
-def test_a_pattern_across_folders(tmp_path: Path) -> None:
+def test_patterns_across_folders_and_a_name_that_looks_like_one(tmp_path: Path) -> None:
     for part in range(3):
         write(tmp_path / f"day={part}" / "part.parquet", X[2 * part :][:2], Y[2 * part :][:2])
     assert np.array_equal(open_dataset(tmp_path / "**" / "*.parquet", classes=2).read().x, X)
-
-
-def test_a_name_with_special_characters_is_a_name_first(tmp_path: Path) -> None:
     write(tmp_path / "d[1].csv", X, Y)
     assert open_dataset(tmp_path / "d[1].csv", classes=2).schema.records == 6
 
@@ -170,14 +165,6 @@ def test_files_of_several_formats_are_ambiguous(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="one format; or give the path of the file"):
             open_dataset(place, classes=2)
     assert open_dataset(tmp_path / "a.csv", classes=2).schema.records == 6
-
-
-def test_idx_and_npy_stay_one_pair_a_split(tmp_path: Path) -> None:
-    x, y = np.zeros((1, 2, 2), dtype=np.uint8), np.zeros(1, dtype=np.uint8)
-    write_mnist(tmp_path, "train", x, y)
-    write_mnist(tmp_path, "b-train", x, y)
-    with refuses("data"):
-        open_dataset(tmp_path / "*", classes=2)
 
 
 def test_sources_of_one_schema() -> None:

@@ -18,6 +18,7 @@ from privmix.data import ArraySource, content_hashes, open_dataset, source
 from privmix.data import fingerprint as fingerprints
 from privmix.data.fingerprint import fingerprint, records_hash
 from privmix.errors import StorageError
+from tests.data.helpers import held
 
 
 def test_content_counts_and_names_do_not(tmp_path: Path) -> None:
@@ -122,13 +123,8 @@ def test_a_file_is_hashed_once_until_something_touches_it(tmp_path: Path, monkey
 
 def test_cells_are_told_apart_as_the_reader_does() -> None:
     """Days, too: a table with other days is another table, whatever library holds them."""
-    days = [
-        date(2016, 1, 1),
-        date(2016, 1, 2),
-        datetime(2016, 1, 1, 3),
-        np.datetime64("2016-01-01"),
-        np.datetime64("NaT"),
-    ]
+    days = [date(2016, 1, 1), date(2016, 1, 2), datetime(2016, 1, 1, 3)]
+    days += [np.datetime64("2016-01-01"), np.datetime64("NaT")]
     stamps = [pandas.Timestamp("2016-01-01"), pandas.Timestamp("2016-01-02"), pandas.NaT]
     cells: list[Any] = [None, "", "2016-01-01", "1", 1, 1.5, True, np.float32(1.5), *days, *stamps]
     for one, other in itertools.combinations(cells, 2):
@@ -139,16 +135,17 @@ def test_cells_are_told_apart_as_the_reader_does() -> None:
 
 @pytest.mark.parametrize("library", ["pandas", "objects", "polars", "arrays"])
 def test_a_table_with_other_days_has_another_hash(library: str) -> None:
-    def held(year: int) -> Any:
+    def hash_of(year: int) -> str:
         days = np.array([f"{year}-01-0{day}" for day in range(1, 5)], "M8[D]")
-        if library == "arrays":
-            return days[:, None], [0, 1, 0, 1]
-        column = days.tolist() if library == "objects" else days.astype("M8[ns]")
-        frame = pandas.DataFrame({"when": column, "label": [0, 1, 0, 1]})
-        return pytest.importorskip("polars").from_pandas(frame) if library == "polars" else frame
+        data: Any = days[:, None], [0, 1, 0, 1]
+        if library != "arrays":
+            column = days.tolist() if library == "objects" else days.astype("M8[ns]")
+            data = pandas.DataFrame({"when": column, "label": [0, 1, 0, 1]})
+        if library == "polars":
+            data = pytest.importorskip("polars").from_pandas(data)
+        return records_hash(open_dataset(data, classes=2, columns=["when"]))
 
-    hashes = [records_hash(open_dataset(held(year), classes=2, columns=["when"])) for year in (2015, 2015, 2024)]
-    assert hashes[0] == hashes[1] != hashes[2]
+    assert hash_of(2015) == hash_of(2015) != hash_of(2024)
 
 
 def test_cells_that_repeat_are_written_as_each_is() -> None:
@@ -165,17 +162,10 @@ def test_cells_that_repeat_are_written_as_each_is() -> None:
 def test_other_columns_and_labels_of_one_table_are_the_same_data(form: str) -> None:
     columns = {name: np.arange(9.0) * place for place, name in enumerate("abcd", start=1)}
     table = pa.table({**columns, "one": [0, 1, 1] * 3, "two": [1, 0, 1] * 3})
-    data = {
-        "pandas": table.to_pandas,
-        "polars": lambda: pytest.importorskip("polars").from_arrow(table),
-        "table": lambda: table,
-        "datasets": lambda: pytest.importorskip("datasets").Dataset(table),
-        "dataset": lambda: pyarrow.dataset.dataset(table),
-    }[form]()
+    data = pyarrow.dataset.dataset(table) if form == "dataset" else held(form, table, Path())
 
     def hashes(numbers: str, label: str) -> set[str]:
-        source = open_dataset(data, classes=2, label_column=label, number_columns=list(numbers))
-        return set(content_hashes(source))
+        return set(content_hashes(open_dataset(data, classes=2, label_column=label, number_columns=list(numbers))))
 
     assert hashes("ab", "one") & hashes("cd", "two")
     assert hashes("ab", "one") != hashes("cd", "two")
@@ -185,8 +175,8 @@ def test_other_columns_and_labels_of_one_table_are_the_same_data(form: str) -> N
 def test_tables_of_lists_with_the_same_labels_are_different_data(library: str) -> None:
     def hashes(value: float) -> set[str]:
         table = pa.table({"x": [[value, 1.0]] * 4, "label": [0, 1, 0, 1]})
-        held = table if library == "table" else pytest.importorskip("datasets").Dataset(table)
-        return set(content_hashes(open_dataset(held, classes=2, feature_length=2)))
+        data = held(library, table, Path())
+        return set(content_hashes(open_dataset(data, classes=2, feature_length=2)))
 
     assert hashes(1.0) == hashes(1.0)
     assert not hashes(1.0) & hashes(2.0)

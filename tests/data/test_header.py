@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 import pyarrow as pa
 import pytest
@@ -81,20 +83,14 @@ def test_places_are_names_of_a_frame() -> None:
 @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("zipped", [False, True])
 def test_declared_names_of_a_file_without_a_header(tmp_path: Path, bom: bytes, zipped: bool) -> None:
-    import gzip
-
     content = bom + headerless(tmp_path / "d.csv").read_bytes()
     path = tmp_path / ("d.csv.gz" if zipped else "d.csv")
     path.write_bytes(gzip.compress(content) if zipped else content)
-    wanted = [[5.137, 3.5], [4.9, 3.0], [6.1, 2.8]], [0, 1, 0]
     names = ("length", "width", "kind")
-    found = read(path, names, "kind")
-    assert ([[round(value, 3) for value in row] for row in found[0]], found[1]) == wanted
+    x, y = read(path, names, "kind")
+    assert np.allclose(x, [[5.137, 3.5], [4.9, 3.0], [6.1, 2.8]], atol=1e-6)
+    assert y == [0, 1, 0]
     assert read(path, names, "kind", columns=["width"])[0] == [["3.5"], ["3.0"], ["2.8"]]
-    assert open_dataset(path, classes=CLASSES, label_column="kind", dialect=Dialect(header=names)).number_names == (
-        "length",
-        "width",
-    )
 
 
 def test_a_first_line_of_the_declared_names_is_the_header(tmp_path: Path) -> None:

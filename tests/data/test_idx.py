@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from privmix.data import open_dataset
-from privmix.data.idx import IdxSource, read_idx_header
+from privmix.data.idx import IdxSource
 from privmix.errors import InvalidInput, StorageError
 from tests.data.helpers import IDX_CODES, idx_bytes, write_mnist
 
@@ -56,6 +57,7 @@ def test_the_schema_comes_from_headers_alone(tmp_path: Path) -> None:
 
 DAMAGED = {
     "empty": (b"", "begins with two zero bytes"),
+    "text": (b"Mrs Smith, positive", "begins with two zero bytes"),
     "magic": (b"\1\0\x08\1\0\0\0\1\0", "begins with two zero bytes"),
     "type": (b"\0\0\x07\1\0\0\0\1\0", "begins with two zero bytes"),
     "no-dimensions": (b"\0\0\x08\0", "begins with two zero bytes"),
@@ -78,15 +80,7 @@ def test_damaged_files_are_refused(tmp_path: Path, case: str) -> None:
     y = write(tmp_path / "y", idx_bytes(Y))
     with pytest.raises(InvalidInput, match=message) as caught:
         IdxSource(write(tmp_path / "x", content), y, CLASSES).read()
-    assert "\n" not in str(caught.value)
-
-
-def test_a_message_does_not_quote_the_file(tmp_path: Path) -> None:
-    path = write(tmp_path / "x", b"Mrs Smith, positive")
-    with pytest.raises(InvalidInput) as caught:
-        read_idx_header(path)
-    assert "Mrs" not in str(caught.value)
-    assert b"Mrs ".hex() not in str(caught.value)
+    assert not re.search(f"\n|Mrs|{b'Mrs '.hex()}", str(caught.value))
 
 
 def test_the_mnist_layout_has_ten_classes_and_two_splits(tmp_path: Path) -> None:
@@ -98,10 +92,6 @@ def test_the_mnist_layout_has_ten_classes_and_two_splits(tmp_path: Path) -> None
     assert np.array_equal(test.read().x, X[:2])
     assert open_dataset(tmp_path, classes=3).schema.classes == CLASSES
     assert open_dataset(tmp_path / "train-images-idx3-ubyte.gz").schema.records == 5
-
-
-def test_labels_that_are_missing(tmp_path: Path) -> None:
-    write_mnist(tmp_path, "train", X, Y)
     (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(StorageError, match="the labels of train-images"):
         open_dataset(tmp_path)

@@ -9,7 +9,6 @@ import json
 import struct
 import sys
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +49,19 @@ def fill(folder: Path, images: np.ndarray = IMAGES) -> Path:
     (folder / "dog" / "notes.txt").write_text("not an image")
     (folder / ".cache").mkdir(exist_ok=True)
     return folder
+
+
+def only(folder: Path, content: bytes, suffix: str = ".png") -> Path:
+    """A folder with one image."""
+    (folder / "cat").mkdir(exist_ok=True)
+    (folder / "cat" / f"a{suffix}").write_bytes(content)
+    return folder
+
+
+def written(image: Image.Image, format_name: str = "PNG", **options: Any) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, format_name, **options)
+    return stream.getvalue()
 
 
 def test_classes_by_folder_in_alphabetical_order(tmp_path: Path) -> None:
@@ -114,7 +126,7 @@ def test_damaged_and_odd_images_are_refused_silently(tmp_path: Path, content: by
     assert "Smith" not in str(caught.value)
 
 
-# How a viewer turns stored pixels, by the EXIF orientation; and how such pixels are stored.
+# How such pixels are stored, by the EXIF orientation.
 STORED = {
     1: lambda x: x,
     2: np.fliplr,
@@ -131,21 +143,17 @@ SEEN = np.kron(np.random.default_rng(3).integers(0, 256, (5, 6, 3)), np.ones((8,
 def turned(orientation: int, format_name: str) -> bytes:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    stream = io.BytesIO()
     image = Image.fromarray(np.ascontiguousarray(STORED[orientation](SEEN)))
-    image.save(stream, format_name, exif=exif, quality=100, lossless=True)
-    return stream.getvalue()
+    return written(image, format_name, exif=exif, quality=100, lossless=True)
 
 
 def readings(folder: Path, content: bytes, suffix: str, **options: Any) -> dict[str, np.ndarray]:
     """One image by every way that images come."""
-    (folder / "cat").mkdir(exist_ok=True)
-    (folder / "cat" / f"a{suffix}").write_bytes(content)
     features = datasets.Features(image=datasets.Image(), label=datasets.Value("int64"))
     held = datasets.Dataset.from_dict({"image": [{"bytes": content, "path": None}], "label": [0]}, features=features)
     held.to_parquet(str(folder / "a.parquet"))
     given = {
-        "folder": folder,
+        "folder": only(folder, content, suffix),
         "parquet": folder / "a.parquet",
         "hugging face": held,
         "bytes": ([content], [0]),
@@ -171,21 +179,19 @@ def test_images_are_read_as_they_are_seen(tmp_path: Path, orientation: int, form
 def test_transparent_pixels_show_white(tmp_path: Path, mode: str, colour: str) -> None:
     black = Image.new("RGBA", (48, 40), (0, 0, 0, 0))
     black.paste((0, 0, 0, 255), (0, 0, 24, 40))
-    stream = io.BytesIO()
     if mode in ("RGBA", "LA"):
-        black.convert(mode).save(stream, "PNG")
+        content = written(black.convert(mode))
     else:
         # A colour that stands for transparent.
         image = Image.new(mode, (48, 40), 7)
         image.paste(0, (0, 0, 24, 40))
         if mode == "P":
             image.putpalette([0] * 768)
-        transparent = (7, 0, 0) if mode == "RGB" else 7
-        image.save(stream, "PNG", transparency=transparent)
-    for name, x in readings(tmp_path, stream.getvalue(), ".png", colour=colour).items():
+        content = written(image, transparency=(7, 0, 0) if mode == "RGB" else 7)
+    for name, x in readings(tmp_path, content, ".png", colour=colour).items():
         assert (x[:, :24] == 0).all(), name
         assert (x[:, 24:] == 255).all(), name
-    for x in readings(tmp_path, stream.getvalue(), ".png", colour=colour, decoder=1).values():
+    for x in readings(tmp_path, content, ".png", colour=colour, decoder=1).values():
         assert x.max() <= 7
 
 
@@ -233,11 +239,10 @@ def test_images_at_any_depth_are_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize("labelled", [True, False])
 def test_what_is_not_read_is_counted_by_suffix_and_not_named(tmp_path: Path, labelled: bool) -> None:
     fill(tmp_path)
-    for name in ("dog/1.heic", "dog/deep/2.HEIC", "cat/3.tif", "cat/Mary Smith", "cat/Mary.SmithJones", "top.md"):
+    unread = ("dog/1.heic", "dog/deep/2.HEIC", "cat/3.tif", "cat/Mary Smith", "cat/Mary.SmithJones", "top.md")
+    for name in (*unread, "dog/.DS_Store", "cat/Thumbs.db"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b"")
-    for name in ("dog/.DS_Store", "cat/Thumbs.db"):
-        (tmp_path / name).write_bytes(b"")
+        (tmp_path / name).touch()
     source = opened(tmp_path, labelled=labelled)
     assert source.schema.records == 3
     assert source.unread.startswith("7 files are not read: 2 .heic, 2 other, 1 .md, 1 .tif, 1 .txt.")
@@ -251,17 +256,11 @@ def test_what_is_not_read_is_counted_by_suffix_and_not_named(tmp_path: Path, lab
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF")
 
 
-def written(format_name: str, image: Image.Image) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, format_name)
-    return stream.getvalue()
-
-
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_named_formats_are_decoded_whatever_the_suffix(format_name: str) -> None:
     """Formal guarantee: named."""
     flat = Image.new("RGB", (6, 5), (200, 40, 40))
-    (x,) = decode_images(iter([written(format_name, flat)]), (5, 6, 3))
+    (x,) = decode_images(iter([written(flat, format_name)]), (5, 6, 3))
     assert np.abs(x.astype(int) - np.array([200, 40, 40])).max() <= 4
 
 
@@ -272,7 +271,7 @@ def test_every_other_format_of_pillows_is_refused_in_the_same_words() -> None:
     for format_name in sorted(set(Image.SAVE) - {*FORMATS, "MPO"}):
         for mode in ("RGB", "L", "1", "P"):
             try:
-                content = written(format_name, Image.new(mode, (32, 32), 1))
+                content = written(Image.new(mode, (32, 32), 1), format_name)
             except Exception:
                 continue
             tried += 1
@@ -293,7 +292,7 @@ def test_decoding_starts_no_program_writes_no_file_and_says_nothing(capfd: pytes
             events.append(event)
 
     image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (16, 16, 3), dtype=np.uint8))
-    whole = [written(name, kind) for name in (*FORMATS, "TIFF", "EPS") for kind in (image, image.convert("L"))]
+    whole = [written(kind, name) for name in (*FORMATS, "TIFF", "EPS") for kind in (image, image.convert("L"))]
     random = np.random.default_rng(2)
     decode_images(iter(whole[:1]), (5, 6, 3))
     sys.addaudithook(hook)
@@ -310,22 +309,15 @@ def test_decoding_starts_no_program_writes_no_file_and_says_nothing(capfd: pytes
     assert capfd.readouterr() == ("", "")
 
 
-def opens_of_pillow(tree: ast.AST) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Image.open", "ImageFile.Parser")):
-            yield node
-
-
 def test_every_door_to_pillow_names_its_formats() -> None:
     """Formal guarantee: named; of the whole library. Pillow is imported as modules: no door has another name."""
     root = Path(privmix.__file__).parent
     doors = 0
     for path in sorted(root.rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        for call in opens_of_pillow(tree):
-            doors += 1
-            assert "formats" in {word.arg for word in call.keywords}, f"{path.name}:{call.lineno}"
-        for node in ast.walk(tree):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Image.open", "ImageFile.Parser")):
+                doors += 1
+                assert "formats" in {word.arg for word in node.keywords}, f"{path.name}:{node.lineno}"
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "PIL":
                 names = {name.name for name in node.names}
                 assert node.module == "PIL", f"{path.name}:{node.lineno}"
@@ -377,8 +369,7 @@ def test_images_of_any_size_are_scaled_and_cropped_one_by_one(tmp_path: Path) ->
 
 def test_scaling_is_that_of_the_shorter_side_and_a_crop(tmp_path: Path) -> None:
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(24, 40), dtype=np.uint8))
-    (tmp_path / "cat").mkdir()
-    image.save(tmp_path / "cat" / "a.png")
+    only(tmp_path, written(image))
     x = opened(tmp_path, image_size=(12, 12), colour="grey").read().x[0]
     expected = np.asarray(image.resize((20, 12), Image.Resampling.BICUBIC).crop((4, 0, 16, 12)))
     assert np.abs(x.astype(int) - expected).max() <= 1
@@ -387,8 +378,7 @@ def test_scaling_is_that_of_the_shorter_side_and_a_crop(tmp_path: Path) -> None:
 
 
 def test_a_long_image_does_not_become_a_huge_one(tmp_path: Path) -> None:
-    (tmp_path / "cat").mkdir()
-    Image.fromarray(np.zeros((1, 60_000), dtype=np.uint8)).save(tmp_path / "cat" / "a.png")
+    only(tmp_path, png(np.zeros((1, 60_000), dtype=np.uint8)))
     assert opened(tmp_path, image_size=1024, colour="grey").read().x.shape == (1, 1024, 1024)
 
 
@@ -400,11 +390,9 @@ def test_image_sizes_that_are_none(tmp_path: Path, size: Any) -> None:
 
 def test_an_image_that_announces_gigabytes_is_refused_undecoded(tmp_path: Path) -> None:
     """Formal guarantee: bounded."""
-    (tmp_path / "cat").mkdir()
     content = bytearray(png(IMAGES[0]))
     # Width and height of a PNG's header, and its checksum.
     content[16:24] = struct.pack(">II", 9000, 9000)
     content[29:33] = struct.pack(">I", zlib.crc32(bytes(content[12:29])))
-    (tmp_path / "cat" / "a.png").write_bytes(bytes(content))
     with refuses("image size"):
-        opened(tmp_path).read()
+        opened(only(tmp_path, bytes(content))).read()

@@ -12,6 +12,7 @@ import pytest
 
 from privmix.data import open_dataset
 from privmix.errors import InvalidInput
+from tests.data.helpers import refuses_silently
 
 CLASSES = ["cat", "dog"]
 SECRET = "Smith"
@@ -109,11 +110,8 @@ def test_what_is_read_is_declared_whatever_the_lines_hold(tmp_path: Path, option
 )
 def test_bad_files_are_refused_silently(tmp_path: Path, rows: Any, options: dict[str, Any], field: str) -> None:
     path = write(tmp_path, rows)
-    with pytest.raises(InvalidInput) as caught:
+    with refuses_silently(field):
         open_dataset(path, classes=CLASSES, **(options or {"number_columns": ["x"]})).read()
-    assert any(part in caught.value.field for part in field.split("|"))
-    assert SECRET not in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(

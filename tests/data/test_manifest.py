@@ -115,20 +115,14 @@ def rows(batches: Iterator[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_range_is_that_part_of_the_whole(tmp_path: Path, make: Maker) -> None:
+def test_a_range_is_that_part_of_the_whole_and_a_manifest_has_no_gaps(tmp_path: Path, make: Maker) -> None:
     source = make(tmp_path)
-    whole = rows(source.batches(1000))
-    assert len(whole) == N
+    assert source.travels == (make in FILES)
+    whole, manifest = rows(source.batches(1000)), source.manifest()
+    assert len(whole) == manifest.records == N
     for first in (0, 1, 6, 7, 8, 29, 30, 31, 55, N - 1, N):
         for stop in {None, first, min(first + 1, N), min(first + 9, N), N}:
             assert rows(source.batches(4, first, stop)) == whole[first:stop]
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_manifest_covers_the_records_without_gaps(tmp_path: Path, make: Maker) -> None:
-    source = make(tmp_path)
-    manifest = source.manifest()
-    assert manifest.records == N
     ends = manifest.parts["first"] + manifest.parts["count"]
     assert manifest.parts["first"].tolist() == [0, *ends[:-1].tolist()]
 
@@ -158,17 +152,11 @@ def test_packed_files_are_one_stretch(tmp_path: Path, make: Maker) -> None:
 def test_what_travels_holds_no_record(tmp_path: Path, make: Maker) -> None:
     cloudpickle = pytest.importorskip("cloudpickle", reason="it comes with the extra hf or ray")
     source = make(tmp_path)
-    assert source.travels
     content = cloudpickle.dumps(source)
     assert len(content) < 20_000
     assert b"00.png" not in content
     again = pickle.loads(content)
     assert rows(again.batches(5, 20, 40)) == rows(source.batches(5, 20, 40))
-
-
-@pytest.mark.parametrize("make", IN_MEMORY)
-def test_what_is_in_memory_does_not_travel(tmp_path: Path, make: Maker) -> None:
-    assert not make(tmp_path).travels
 
 
 def test_parquet_reads_the_row_groups_of_a_range_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

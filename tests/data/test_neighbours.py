@@ -80,12 +80,8 @@ def images_by_class(folder: Path, records: list[Record]) -> Path:
 
 def tables(kind: str, types: dict[str, Any]) -> Callable[[Path, list[Record]], Path]:
     def write(folder: Path, records: list[Record]) -> Path:
-        schema = pa.schema(types)
-        columns = [
-            pa.array([record[place] for record in records], type=kind_) for place, kind_ in enumerate(schema.types)
-        ]
-        content = pa.Table.from_arrays(columns, schema=schema)
-        path = folder / f"d.{kind}"
+        named = [dict(zip(types, record, strict=True)) for record in records]
+        content, path = pa.Table.from_pylist(named, schema=pa.schema(types)), folder / f"d.{kind}"
         if kind == "shards":
             for number in range(len(records)):
                 pq.write_table(content.slice(number, 1), folder / f"train-{number}.parquet")
@@ -101,26 +97,22 @@ def lines(folder: Path, records: list[Record]) -> Path:
     return folder / "d.jsonl"
 
 
-def shards(folder: Path, records: list[Record]) -> Path:
-    """A record a file."""
-    for number, record in enumerate(records):
-        (folder / f"train-{number}.jsonl").write_text(record + "\n")
-    return folder
+def shards(write: Callable[[Path, list[Record]], Path]) -> Callable[[Path, list[Record]], Path]:
+    """A record a file, each with the header if there is one."""
+
+    def written(folder: Path, records: list[Record]) -> Path:
+        for number, record in enumerate(records):
+            path = write(folder, [record])
+            path.rename(folder / f"train-{number}{path.suffix}")
+        return folder
+
+    return written
 
 
 def rows(folder: Path, records: list[Record]) -> Path:
     with (folder / "d.csv").open("w", newline="") as stream:
         csv.writer(stream, lineterminator="\n").writerows([["a", "b", "label"], *records])
     return folder / "d.csv"
-
-
-def row_shards(folder: Path, records: list[Record]) -> Path:
-    """A record a file, each with the header."""
-    for number, record in enumerate(records):
-        (folder / f"train-{number}").mkdir()
-        rows(folder / f"train-{number}", [record]).rename(folder / f"train-{number}.csv")
-        (folder / f"train-{number}").rmdir()
-    return folder
 
 
 def at_an_address(write: Callable[[Path, list[Record]], Path]) -> Callable[[Path, list[Record]], str]:
@@ -151,24 +143,8 @@ def json_line() -> st.SearchStrategy[str]:
     values = st.one_of(CELLS, st.lists(CELLS, max_size=4), st.just({"deep": SECRET}))
     keys = st.sampled_from(["a", "b", "v", "label", SECRET])
     objects = st.dictionaries(keys, values).map(lambda row: json.dumps({"label": 1, **row}))
-    return st.one_of(
-        objects,
-        st.sampled_from(
-            [
-                SECRET,
-                "[" * 60,
-                "{}",
-                '{"a": 1' + "0" * 6000 + ', "label": 0}',
-                '{"a": NaN, "b": 1, "label": 0}',
-                "[1]",
-                "null",
-            ]
-        ),
-    )
-
-
-def a_line(**content: Any) -> str:
-    return json.dumps(content)
+    odd = [SECRET, "[" * 60, "{}", '{"a": 1' + "0" * 6000 + ', "label": 0}', '{"a": NaN, "b": 1, "label": 0}', "[1]"]
+    return st.one_of(objects, st.sampled_from([*odd, "null"]))
 
 
 def pandas_frame(_: Path, records: list[Record]) -> Any:
@@ -188,19 +164,11 @@ def hugging_face(_: Path, records: list[Record]) -> Any:
     return datasets.Dataset.from_list([dict(zip(("a", "b", "label"), record, strict=True)) for record in records])
 
 
-def lazy_frame(_: Path, records: list[Record]) -> Any:
-    return polars_frame(_, records).lazy()
-
-
 def arrow_table(_: Path, records: list[Record]) -> Any:
     """By a schema that its owner wrote, a chunk a record."""
     schema = pa.schema({"a": pa.float64(), "b": pa.int64(), "label": pa.int64()})
     named = [dict(zip(schema.names, record, strict=True)) for record in records]
     return pa.concat_tables([pa.Table.from_pylist([record], schema=schema) for record in named])
-
-
-def arrow_dataset(_: Path, records: list[Record]) -> Any:
-    return pyarrow.dataset.dataset(arrow_table(_, records))
 
 
 def two_lists(_: Path, records: list[Record]) -> Any:
@@ -222,7 +190,7 @@ IMAGE = {"image_size": 4, "colour": "grey"}
 COLOUR = {"image_size": 4, "colour": "rgb"}
 PHOTOS = [(picture("RGB", 4, 1), "cat"), (picture("RGB", 4, 2), "dog"), (picture("RGB", 4, 3), "cat")]
 NUMBERS = [([0.5, 1.0, 2.0], 0), ([1.5, 1.0, 2.0], 1), ([2.5, 1.0, 2.0], 0)]
-LINES = [a_line(a=number, b=2, v=[1, 2, 3], label=number % 2) for number in range(3)]
+LINES = [json.dumps({"a": number, "b": 2, "v": [1, 2, 3], "label": number % 2}) for number in range(3)]
 LISTS = [([1.0, 2.0, 3.0], "cat"), ([4.0, 5.0, 6.0], "dog"), ([7.0, 8.0, 9.0], "cat")]
 ANY_PHOTO = st.tuples(PICTURES, LABELS)
 ANY_CELL = st.tuples(st.one_of(st.none(), PICTURES), st.one_of(st.none(), LABELS))
@@ -230,6 +198,8 @@ ANY_LIST = st.tuples(st.one_of(st.none(), st.lists(st.one_of(st.none(), FLOATS),
 ANY_NUMBERS = st.tuples(st.lists(FLOATS, min_size=3, max_size=3), st.integers(-1, 3))
 # What pandas and NumPy make other types of; and a number that float64 rounds.
 INTEGERS = [(1, 2, 0), (3, 2**53 + 1, 1), (5, 6, 0)]
+PAIRS = [(1, 2, 0), (3, 4, 1), (5, 6, 0)]
+ROWS = [["1", "2", "cat"], ["3", "4", "dog"], ["5", "6", "0"]]
 TEXTS = [("x", "", "cat"), ("y", "7", "dog"), ("", "z", "cat")]
 ANY_VALUE = st.one_of(CELLS, st.sampled_from([SECRET, "", "3", 2.5, True, None, 10**400, np.datetime64("2020-01-01")]))
 ANY_LABEL = st.sampled_from([0, 1, 2, 0.5, 1.0, -1, "cat", "0", SECRET, "", None, True, float("nan")])
@@ -251,67 +221,60 @@ ANY_LENGTH = st.lists(st.one_of(ANY_VALUE, st.lists(st.integers(), max_size=2)),
 ANY_ROW = st.lists(
     st.sampled_from(["1", "", "nan", "1e999", SECRET, "a\nb", 'say "a"', "dog", "0"]), min_size=1, max_size=4
 )
-PICTURE_TABLE = {"image": pa.binary(), "label": pa.string()}
-LIST_TABLE = {"v": pa.list_(pa.float32()), "label": pa.string()}
+NUMERIC, CHOSEN, TABLE = {"number_columns": ["a", "b"]}, {"number_columns": ["b"]}, {"columns": ["a", "b"]}
+LENGTH = {"feature_length": 3}
+SEVENS = [(1, 2, 7), (3, 4, 9), (5, 6, 7)]
+PICTURE_TABLE = tables("parquet", {"image": pa.binary(), "label": pa.string()})
+LIST_TABLE, LIST_SHARDS = (
+    tables(kind, {"v": pa.list_(pa.float32()), "label": pa.string()}) for kind in ("parquet", "shards")
+)
 READERS = {
     "folder, grey": Reader(images_by_class, PHOTOS, ANY_PHOTO, IMAGE),
     "folder, rgb": Reader(images_by_class, PHOTOS, ANY_PHOTO, COLOUR),
     "folder, undeclared": Reader(images_by_class, PHOTOS, ANY_PHOTO, {"colour": "rgb"}),
     "folder, classes undeclared": Reader(images_by_class, PHOTOS, ANY_PHOTO, {**COLOUR, "classes": None}),
-    "parquet, images": Reader(tables("parquet", PICTURE_TABLE), PHOTOS, ANY_CELL, COLOUR),
-    "parquet, undeclared images": Reader(tables("parquet", PICTURE_TABLE), PHOTOS, ANY_CELL, {"image_size": 4}),
-    "parquet, lists": Reader(tables("parquet", LIST_TABLE), LISTS, ANY_LIST, {"feature_length": 3}),
-    "parquet, undeclared lists": Reader(tables("parquet", LIST_TABLE), LISTS, ANY_LIST),
-    "json, numbers": Reader(lines, LINES, json_line(), {"number_columns": ["a", "b"]}),
-    "json, lists": Reader(lines, LINES, json_line(), {"number_columns": ["v"], "feature_length": 3}),
-    "json, table": Reader(lines, LINES, json_line(), {"columns": ["a", "b"]}),
+    "parquet, images": Reader(PICTURE_TABLE, PHOTOS, ANY_CELL, COLOUR),
+    "parquet, undeclared images": Reader(PICTURE_TABLE, PHOTOS, ANY_CELL, {"image_size": 4}),
+    "parquet, lists": Reader(LIST_TABLE, LISTS, ANY_LIST, LENGTH),
+    "parquet, undeclared lists": Reader(LIST_TABLE, LISTS, ANY_LIST),
+    "parquet, at an address": Reader(at_an_address(LIST_TABLE), LISTS, ANY_LIST, LENGTH),
+    "parquet, shards": Reader(LIST_SHARDS, LISTS, ANY_LIST, LENGTH),
+    "json, numbers": Reader(lines, LINES, json_line(), NUMERIC),
+    "json, lists": Reader(lines, LINES, json_line(), {"number_columns": ["v"], **LENGTH}),
+    "json, table": Reader(lines, LINES, json_line(), TABLE),
     "json, undeclared": Reader(lines, LINES, json_line()),
-    "json, at an address": Reader(at_an_address(lines), LINES, json_line(), {"number_columns": ["a", "b"]}),
-    "parquet, at an address": Reader(
-        at_an_address(tables("parquet", LIST_TABLE)), LISTS, ANY_LIST, {"feature_length": 3}
-    ),
-    "parquet, shards": Reader(tables("shards", LIST_TABLE), LISTS, ANY_LIST, {"feature_length": 3}),
-    "json, shards": Reader(shards, LINES, json_line(), {"number_columns": ["a", "b"]}),
-    "csv, numbers": Reader(rows, [["1", "2", "cat"], ["3", "4", "dog"], ["5", "6", "0"]], ANY_ROW),
-    "csv, shards": Reader(row_shards, [["1", "2", "cat"], ["3", "4", "dog"], ["5", "6", "0"]], ANY_ROW),
-    "csv, at an address": Reader(at_an_address(rows), [["1", "2", "cat"], ["3", "4", "dog"], ["5", "6", "0"]], ANY_ROW),
-    "csv, chosen": Reader(
-        rows, [["1", "2", "cat"], ["x", "4", "dog"], ["", "6", "0"]], ANY_ROW, {"number_columns": ["b"]}
-    ),
-    "csv, texts": Reader(
-        rows, [["1", "2", "cat"], ["x\ny", "4", "dog"], ["", "6", "0"]], ANY_ROW, {"columns": ["a", "b"]}
-    ),
+    "json, at an address": Reader(at_an_address(lines), LINES, json_line(), NUMERIC),
+    "json, shards": Reader(shards(lines), LINES, json_line(), NUMERIC),
+    "csv, numbers": Reader(rows, ROWS, ANY_ROW),
+    "csv, shards": Reader(shards(rows), ROWS, ANY_ROW),
+    "csv, at an address": Reader(at_an_address(rows), ROWS, ANY_ROW),
+    "csv, chosen": Reader(rows, [["1", "2", "cat"], ["x", "4", "dog"], ["", "6", "0"]], ANY_ROW, CHOSEN),
+    "csv, texts": Reader(rows, [["1", "2", "cat"], ["x\ny", "4", "dog"], ["", "6", "0"]], ANY_ROW, TABLE),
     "pandas, numbers": Reader(pandas_frame, INTEGERS, ANY_THREE),
-    "pandas, chosen": Reader(
-        pandas_frame, [("u", 2, 1), (None, 4, 0), (1, 6, 0)], ANY_THREE, {"number_columns": ["b"]}
-    ),
-    "pandas, texts": Reader(pandas_frame, TEXTS, ANY_THREE, {"columns": ["a", "b"]}),
-    "pandas, numbers in a table": Reader(pandas_frame, INTEGERS, ANY_THREE, {"columns": ["a", "b"]}),
+    "pandas, chosen": Reader(pandas_frame, [("u", 2, 1), (None, 4, 0), (1, 6, 0)], ANY_THREE, CHOSEN),
+    "pandas, texts": Reader(pandas_frame, TEXTS, ANY_THREE, TABLE),
+    "pandas, numbers in a table": Reader(pandas_frame, INTEGERS, ANY_THREE, TABLE),
     "pandas, a text column": Reader(pandas_frame, TEXTS, ANY_THREE, {"columns": ["b"]}),
-    "pandas, integers are classes": Reader(
-        pandas_frame, [(1, 2, 7), (3, 4, 9), (5, 6, 7)], ANY_THREE, {"classes": [7, 9, 2]}
-    ),
+    "pandas, integers are classes": Reader(pandas_frame, SEVENS, ANY_THREE, {"classes": [7, 9, 2]}),
     "pandas, names are numbers": Reader(
-        pandas_frame, [(1, 2, "7"), (3, 4, "9"), (5, 6, "7")], ANY_THREE, {"classes": ["7", "9"]}
+        pandas_frame, [(a, b, str(label)) for a, b, label in SEVENS], ANY_THREE, {"classes": ["7", "9"]}
     ),
     "pandas, classes undeclared": Reader(pandas_frame, INTEGERS, ANY_THREE, {"classes": None}),
     "pandas, categories": Reader(pandas_categories, INTEGERS, ANY_THREE),
-    "pandas, categories in a table": Reader(pandas_categories, TEXTS, ANY_THREE, {"columns": ["a", "b"]}),
+    "pandas, categories in a table": Reader(pandas_categories, TEXTS, ANY_THREE, TABLE),
     "pandas, labels apart": Reader(one_frame_and_labels, INTEGERS, ANY_THREE),
     "polars, numbers": Reader(polars_frame, INTEGERS, ANY_AS_TYPED),
     "polars, table": Reader(polars_frame, INTEGERS, ANY_AS_TYPED, {"columns": ["b", "a"]}),
-    "polars, lazy": Reader(lazy_frame, INTEGERS, ANY_AS_TYPED),
+    "polars, lazy": Reader(lambda _, records: polars_frame(_, records).lazy(), INTEGERS, ANY_AS_TYPED),
     "arrow table, numbers": Reader(arrow_table, INTEGERS, ANY_TYPED),
     "arrow table, cells": Reader(arrow_table, INTEGERS, ANY_TYPED, {"columns": ["b", "a"]}),
-    "arrow dataset": Reader(arrow_dataset, INTEGERS, ANY_TYPED),
-    "hugging face, numbers": Reader(hugging_face, [(1, 2, 0), (3, 4, 1), (5, 6, 0)], ANY_NUMBER),
-    "hugging face, classes undeclared": Reader(
-        hugging_face, [(1, 2, 0), (3, 4, 1), (5, 6, 0)], ANY_NUMBER, {"classes": "ClassLabel"}
-    ),
+    "arrow dataset": Reader(lambda _, records: pyarrow.dataset.dataset(arrow_table(_, records)), INTEGERS, ANY_TYPED),
+    "hugging face, numbers": Reader(hugging_face, PAIRS, ANY_NUMBER),
+    "hugging face, classes undeclared": Reader(hugging_face, PAIRS, ANY_NUMBER, {"classes": "ClassLabel"}),
     "lists, numbers": Reader(two_lists, INTEGERS, ANY_LENGTH, {"feature_length": 2}),
     "lists, undeclared": Reader(two_lists, INTEGERS, ANY_LENGTH),
     "lists, texts": Reader(two_lists, [("x", "cat"), ("y", "dog"), ("", "cat")], ANY_LENGTH, {"columns": ["t"]}),
-    "lists, rows": Reader(two_lists, TEXTS, ANY_LENGTH, {"columns": ["a", "b"]}),
+    "lists, rows": Reader(two_lists, TEXTS, ANY_LENGTH, TABLE),
     "array, inferred": Reader(one_array, INTEGERS, ANY_THREE),
     **{kind: Reader(arrays(kind), NUMBERS, ANY_NUMBERS) for kind in ("npz", "npy", "safetensors", "idx")},
 }

@@ -32,11 +32,6 @@ def numbers(found: list[bytes]) -> np.ndarray:
     return made.numbers()
 
 
-def plainly(found: list[bytes]) -> list[int]:
-    known: dict[bytes, int] = {}
-    return [known.setdefault(one, len(known)) for one in found]
-
-
 @pytest.fixture
 def few_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(numbering, "MOST_HELD", 100)
@@ -48,8 +43,8 @@ def few_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kinds", [1, 40, COUNT])
 @pytest.mark.parametrize("count", [99, 100, 101, COUNT])
 def test_files_number_as_memory_does(few_fit: Path, kinds: int, count: int) -> None:
-    found = digests(count, kinds)
-    assert numbers(found).tolist() == plainly(found)
+    found, known = digests(count, kinds), dict[bytes, int]()
+    assert numbers(found).tolist() == [known.setdefault(one, len(known)) for one in found]
     assert list(few_fit.iterdir()) == []
 
 
@@ -99,9 +94,7 @@ def test_memory_does_not_grow_with_the_records(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(numbering, "MOST_HELD", 1000)
     monkeypatch.setattr(numbering, "AT_ONCE", 1000)
     made, rng = Numbering(), np.random.default_rng(0)
-    made.add(rng.bytes(DIGEST))
-    before_spilling = 999
-    for _ in range(before_spilling):
+    for _ in range(1000):
         made.add(rng.bytes(DIGEST))
     # The buffers of open files are there from now on, whatever comes.
     tracemalloc.start()

@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 
 from privmix.data import content_hashes
-from privmix.data.files import _hashes
 from privmix.data.remote import RemoteSource
 from privmix.errors import StorageError
 from privmix.scratch import ScratchFolder
-from tests.data.test_remote_files import N, _csv, _jsonl, _npy, _parquet, opened
-from tests.refusals import refuses
+from tests.data.test_remote_files import N, _csv, _jsonl, _npy, _parquet, check_ends_at_a_change, opened, small_pieces
 
 s3fs = pytest.importorskip("s3fs", reason="addresses of an object store need its file system")
 servers = pytest.importorskip("moto.server", reason="the object store is moto's")
@@ -46,11 +44,7 @@ def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     names = {"ACCESS_KEY_ID": "somebody", "SECRET_ACCESS_KEY": SECRET, "DEFAULT_REGION": "us-east-1"}
     for name, value in {**names, "ENDPOINT_URL": server}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setattr("privmix.data.remote_files.LEAST_PIECE", 2**10)
-    monkeypatch.setattr("privmix.data.files.PIECE", 2**13)
-    monkeypatch.setattr("privmix.data.csv.BLOCK_BYTES", 2**13)
-    monkeypatch.setattr("privmix.data.remote_files.PAUSE", 0.0)
-    _hashes.clear()
+    small_pieces(monkeypatch)
     asked, fetched = list[int](), s3fs.S3FileSystem._cat_file
 
     async def noted(self: Any, path: str, version_id: Any = None, start: Any = None, end: Any = None) -> bytes:
@@ -96,19 +90,9 @@ def test_what_is_written_over_gives_no_last_record(versions: bool, bucket: Any, 
         bucket.call_s3("put_bucket_versioning", Bucket="private", VersioningConfiguration={"Status": "Enabled"})
     bucket.put(f"{tmp_path}/", "private/d/", recursive=True)
     source = pickle.loads(cloudpickle.dumps(opened(f"s3://private/d/{name}")))
-    content, seen = bytearray((tmp_path / name).read_bytes()), list[int]()
-    content[len(content) // 2] ^= 1
-
-    def read() -> None:
-        for batch in source.batches(64, 0, 400):
-            if not seen:
-                # By somebody else, of whom this file system does not know.
-                s3fs.S3FileSystem(skip_instance_cache=True).pipe(f"private/d/{name}", bytes(content))
-            seen.append(len(batch))
-
-    with refuses("data"):
-        read()
-    assert 0 < sum(seen) < 400
+    # By somebody else, of whom this file system does not know.
+    other = s3fs.S3FileSystem(skip_instance_cache=True)
+    check_ends_at_a_change(source, tmp_path / name, lambda changed: other.pipe(f"private/d/{name}", changed))
 
 
 def test_errors_name_the_address_and_no_secret(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

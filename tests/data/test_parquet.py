@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from privmix.data import open_dataset
-from privmix.errors import InvalidInput
 from tests.data.helpers import png
 from tests.refusals import refuses
 
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(4, 5, 6, 3), dtype=np.uint8)
 X = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
 LABELS = pa.array([0, 1, 1, 0], type=pa.uint8())
+ANIMALS = ["dog", "cat", "cat", "dog"]
+SECRET = "Smith"
 
 
 def write(path: Path, columns: dict[str, Any], metadata: dict[str, str] | None = None) -> Path:
@@ -55,19 +56,16 @@ def test_lists(tmp_path: Path, kind: Any) -> None:
     assert [len(batch) for batch in source.batches(2)] == [2, 1, 1]
 
 
-def test_numeric_columns(tmp_path: Path) -> None:
-    columns = {"b": X[:, 0], "a": [1, 2, 3, 4], "label": ["dog", "cat", "cat", "dog"]}
-    data = open_dataset(write(tmp_path / "a.parquet", columns), classes=["cat", "dog"]).read()
+def test_numeric_columns_and_a_chosen_one_beside_dictionary_labels(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", {"b": X[:, 0], "a": [1, 2, 3, 4], "label": ANIMALS})
+    data = open_dataset(path, classes=["cat", "dog"]).read()
     assert np.array_equal(data.x, np.stack([X[:, 0], [1, 2, 3, 4]], axis=1))
     assert data.y.tolist() == [1, 0, 0, 1]
-
-
-def test_dictionary_labels_and_a_chosen_column(tmp_path: Path) -> None:
-    labels = pa.array(["dog", "cat", "cat", "dog"]).dictionary_encode()
-    columns = {"u": X.tolist(), "v": (2 * X).tolist(), "target": labels}
-    path = write(tmp_path / "a.parquet", columns)
-    source = open_dataset(path, classes=["cat", "dog"], number_columns=["v"], label_column="target", feature_length=3)
-    data = source.read()
+    with refuses("columns"):
+        open_dataset(path, classes=["cat", "dog"], number_columns=["z"])
+    columns = {"u": X.tolist(), "v": (2 * X).tolist(), "target": pa.array(ANIMALS).dictionary_encode()}
+    declared: Any = {"number_columns": ["v"], "label_column": "target", "feature_length": 3}
+    data = open_dataset(write(tmp_path / "b.parquet", columns), classes=["cat", "dog"], **declared).read()
     assert np.array_equal(data.x, 2 * X)
     assert data.y.tolist() == [1, 0, 0, 1]
 
@@ -89,9 +87,6 @@ def test_classes_from_metadata(tmp_path: Path) -> None:
         said = {"huggingface": json.dumps({"info": {"features": {"label": label}}})}
         with refuses(str(write(tmp_path / "d.parquet", columns, said))):
             open_dataset(tmp_path / "d.parquet", feature_length=3, classes="ClassLabel")
-
-
-SECRET = "Smith"
 
 
 @pytest.mark.parametrize(
@@ -116,15 +111,8 @@ SECRET = "Smith"
 )
 def test_tables_that_are_no_dataset_are_refused_silently(tmp_path: Path, columns: dict[str, Any], field: str) -> None:
     path = write(tmp_path / "a.parquet", columns)
-    with refuses(field) as caught:
+    with refuses(field, SECRET):
         open_dataset(path, classes=2, input_shape=(5, 6, 3) if "image" in columns else (1,)).read()
-    assert SECRET not in str(caught.value)
-
-
-def test_a_column_that_is_not_there(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.parquet", {"x": X.tolist(), "label": LABELS})
-    with pytest.raises(InvalidInput, match="columns: got 'z'"):
-        open_dataset(path, classes=2, number_columns=["z"])
 
 
 def test_cifar10(data_root: Path) -> None:

@@ -30,9 +30,8 @@ NUMBERS = [0, 1, 0, 2, 3, 4]
 def test_formats_agree(kind: str, tmp_path: Path) -> None:
     data = held(kind, TABLE, tmp_path)
     assert persons_in_column(data, "who", missing="own").tolist() == NUMBERS
-    with refuses("person") as caught:
+    with refuses("person", "anna", "bert", "carl"):
         persons_in_column(data, "who")
-    assert not any(name in str(caught.value) for name in ("anna", "bert", "carl"))
     if kind != "jsonl":
         with refuses("person"):
             persons_in_column(data, "nobody")
@@ -53,12 +52,10 @@ def test_numbers_follow_from_the_order_of_records_alone() -> None:
 
 
 @pytest.mark.parametrize("value", [2.0**53, 0.5, True, float(2**60), float("inf")])
-def test_what_may_have_been_rounded_is_no_identifier(value: float) -> None:
+def test_what_may_have_been_rounded_is_no_identifier(value: float, tmp_path: Path) -> None:
     with refuses("person"):
         persons_in([value, 1.0])
-
-
-def test_long_numbers_of_a_file_are_not_merged(tmp_path: Path) -> None:
+    # Nor are long numbers of a file merged.
     pq.write_table(pa.table({"id": [2**53 + 1, 2**53], "x": [1.0, 2.0]}), tmp_path / "b.parquet")
     with refuses("person"):
         persons_in_column(str(tmp_path / "b.parquet"), "id")
@@ -76,15 +73,13 @@ def test_files(tmp_path: Path) -> None:
     with refuses("person"):
         persons_in_list(names, file)
     file.write_text("file_name,person\na.png,anna\na.png,bert\n")
-    with refuses("person") as caught:
+    with refuses("person", "anna"):
         persons_in_list(names, file)
-    assert "anna" not in str(caught.value)
     # One name in two folders: whose it is must be said of both.
     file.write_text("file_name,person\n1.png,anna\nwell/2.png,bert\nill/2.png,carl\n")
     assert persons_in_list(["ill/1.png", "well/2.png", "ill/2.png"], file).tolist() == [0, 1, 2]
-    with refuses("person") as caught:
+    with refuses("person", "1.png"):
         persons_in_list(["ill/1.png", "well/1.png"], file)
-    assert "1.png" not in str(caught.value)
     file.write_text("name,person\n")
     with refuses("person"):
         persons_in_list(names, file)
@@ -130,9 +125,8 @@ def test_a_person_by_two_columns(kind: str, tmp_path: Path) -> None:
     assert persons_in_column(data, names, missing="own").tolist() == [0, 1, 0, 2, 3]
     assert persons_in_column(data, names, missing="mark").tolist() == [0, 1, 0, 2, -1]
     for wrong, missing in ((names, "error"), (["clinic", "street"], "own")):
-        with refuses("person") as refused:
+        with refuses("person", "bc"):
             persons_in_column(data, wrong, missing=missing)
-        assert "bc" not in str(refused.value)
     if kind != "npz":
         source = open_dataset(data, classes=1, columns=["dose"], labelled=False, person_columns=names)
         assert source.schema.columns == ("dose",)

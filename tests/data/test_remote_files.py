@@ -52,16 +52,19 @@ class Counted(LocalFileSystem):  # type: ignore[misc]
         return open(path, mode)
 
 
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("remote_files.LEAST_PIECE", 2**10), ("files.PIECE", 2**13), ("csv.BLOCK_BYTES", 2**13)):
+        monkeypatch.setattr(f"privmix.data.{name}", value)
+    monkeypatch.setattr("privmix.data.remote_files.PAUSE", 0.0)
+    _hashes.clear()
+
+
 @pytest.fixture(autouse=True)
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     fsspec.register_implementation("counted", Counted, clobber=True)
-    monkeypatch.setattr("privmix.data.remote_files.LEAST_PIECE", 2**10)
-    monkeypatch.setattr("privmix.data.files.PIECE", 2**13)
-    monkeypatch.setattr("privmix.data.csv.BLOCK_BYTES", 2**13)
-    monkeypatch.setattr("privmix.data.remote_files.PAUSE", 0.0)
+    small_pieces(monkeypatch)
     Counted.ranges.clear()
     Counted.fails = 0
-    _hashes.clear()
 
 
 def table() -> Any:
@@ -76,14 +79,12 @@ def _parquet(folder: Path) -> str:
 
 
 def _csv(folder: Path) -> str:
-    rows = table().to_pylist()
-    lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
-    (folder / "d.csv").write_text("\n".join(lines))
+    table().to_pandas().to_csv(folder / "d.csv", index=False)
     return "d.csv"
 
 
 def _jsonl(folder: Path) -> str:
-    (folder / "d.jsonl").write_text("\n".join(str(row).replace("'", '"') for row in table().to_pylist()))
+    table().to_pandas().to_json(folder / "d.jsonl", orient="records", lines=True)
     return "d.jsonl"
 
 
@@ -107,6 +108,22 @@ FORMATS = [_parquet, _csv, _jsonl, _npy, _idx]
 def opened(place: Any) -> Any:
     more = {"number_columns": [f"x{one}" for one in range(6)]} if str(place).endswith("jsonl") else {}
     return open_dataset(place, **WISHES, **more)
+
+
+def check_ends_at_a_change(source: Any, path: Path, change: Callable[[bytes], Any]) -> None:
+    """What is read after the change is refused."""
+    content, seen = bytearray(path.read_bytes()), list[int]()
+    content[len(content) // 2] ^= 1
+
+    def read() -> None:
+        for batch in source.batches(64, 0, 400):
+            if not seen:
+                change(bytes(content))
+            seen.append(len(batch))
+
+    with refuses("data"):
+        read()
+    assert 0 < sum(seen) < 400
 
 
 def asked() -> int:
@@ -140,16 +157,12 @@ def test_a_worker_reads_the_bytes_of_its_tile_and_the_records_of_a_copy(
 
 
 def test_counting_lines_hashes_them_too(tmp_path: Path) -> None:
-    source = opened(f"counted://{tmp_path / _csv(tmp_path)}")
-    size = (tmp_path / "d.csv").stat().st_size
-    Counted.ranges.clear()
-    assert content_hashes(source) == content_hashes(opened(tmp_path / "d.csv"))
-    assert asked() == 0
-    source = opened(f"counted://{tmp_path / _jsonl(tmp_path)}")
-    Counted.ranges.clear()
-    content_hashes(source)
-    assert asked() == 0
-    assert size
+    for write in (_csv, _jsonl):
+        path = tmp_path / write(tmp_path)
+        source = opened(f"counted://{path}")
+        Counted.ranges.clear()
+        assert content_hashes(source) == content_hashes(opened(path))
+        assert asked() == 0
 
 
 @pytest.mark.parametrize("write", FORMATS, ids=lambda one: one.__name__.strip("_"))
@@ -158,18 +171,7 @@ def test_files_that_changed_since_they_were_listed_give_no_last_record(
 ) -> None:
     place = tmp_path / write(tmp_path)
     source = pickle.loads(cloudpickle.dumps(opened(f"counted://{place}")))
-    content, seen = bytearray(place.read_bytes()), list[int]()
-    content[len(content) // 2] ^= 1
-
-    def read() -> None:
-        for batch in source.batches(64, 0, 400):
-            if not seen:
-                place.write_bytes(content)
-            seen.append(len(batch))
-
-    with refuses("data"):
-        read()
-    assert 0 < sum(seen) < 400
+    check_ends_at_a_change(source, place, place.write_bytes)
 
 
 def test_a_file_that_shrank_or_went_is_said_to_have_changed(tmp_path: Path) -> None:
