@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,7 +27,7 @@ from fsspec.implementations.local import LocalFileSystem  # noqa: E402
 
 from tests.refusals import refuses  # noqa: E402
 
-N = 4000
+N, SECRET = 4000, "hush-hush-hush"
 WISHES: dict[str, Any] = {"classes": 3}
 
 
@@ -52,17 +53,13 @@ class Counted(LocalFileSystem):  # type: ignore[misc]
         return open(path, mode)
 
 
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec.register_implementation("counted", Counted, clobber=True)
     for name, value in (("remote_files.LEAST_PIECE", 2**10), ("files.PIECE", 2**13), ("csv.BLOCK_BYTES", 2**13)):
         monkeypatch.setattr(f"privmix.data.{name}", value)
     monkeypatch.setattr("privmix.data.remote_files.PAUSE", 0.0)
     _hashes.clear()
-
-
-@pytest.fixture(autouse=True)
-def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    fsspec.register_implementation("counted", Counted, clobber=True)
-    small_pieces(monkeypatch)
     Counted.ranges.clear()
     Counted.fails = 0
 
@@ -110,6 +107,25 @@ def opened(place: Any) -> Any:
     return open_dataset(place, **WISHES, **more)
 
 
+def check_tiles_are_read_in_place(path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScratchFolder, "__init__", lambda *_: pytest.fail("a copy was made"))
+    here, there = opened(path), opened(address)
+    assert isinstance(there, RemoteSource)
+    assert there.travels
+    assert there.schema == here.schema
+    assert (there.manifest().parts == here.manifest().parts).all()
+    assert content_hashes(there) == content_hashes(here)
+    whole, total = here.read(), sum(file.stat().st_size for file in path.parent.iterdir())
+    for first in (0, 1400, N - 200):
+        worker = pickle.loads(cloudpickle.dumps(there))
+        Counted.ranges.clear()
+        tile = list(worker.batches(64, first, first + 200))
+        # A twentieth each, headers and what one has to pass over beside it.
+        assert 0 < asked() < 0.2 * total
+        assert np.concatenate([one.x for one in tile]).tobytes() == whole.x[first : first + 200].tobytes()
+        assert np.concatenate([one.y for one in tile]).tolist() == whole.y[first : first + 200].tolist()
+
+
 def check_ends_at_a_change(source: Any, path: Path, change: Callable[[bytes], Any]) -> None:
     """What is read after the change is refused."""
     content, seen = bytearray(path.read_bytes()), list[int]()
@@ -134,26 +150,8 @@ def asked() -> int:
 def test_a_worker_reads_the_bytes_of_its_tile_and_the_records_of_a_copy(
     write: Callable[[Path], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = write(tmp_path)
-    monkeypatch.setattr(ScratchFolder, "__init__", lambda *_: pytest.fail("a copy was made"))
-    here, there = opened(tmp_path / name), opened(f"counted://{tmp_path / name}")
-    assert isinstance(there, RemoteSource)
-    assert there.travels
-    assert there.schema == here.schema
-    assert (there.manifest().parts == here.manifest().parts).all()
-    total = sum(file.stat().st_size for file in tmp_path.iterdir())
-    assert content_hashes(there) == content_hashes(here)
-    whole = here.read()
-    shares = []
-    for first in (0, 1400, N - 200):
-        worker = pickle.loads(cloudpickle.dumps(there))
-        Counted.ranges.clear()
-        tile = list(worker.batches(64, first, first + 200))
-        shares.append(asked() / total)
-        assert np.concatenate([one.x for one in tile]).tobytes() == whole.x[first : first + 200].tobytes()
-        assert np.concatenate([one.y for one in tile]).tolist() == whole.y[first : first + 200].tolist()
-    # A twentieth each, headers and what one has to pass over beside it.
-    assert max(shares) < 0.2, shares
+    path = tmp_path / write(tmp_path)
+    check_tiles_are_read_in_place(path, f"counted://{path}", monkeypatch)
 
 
 def test_counting_lines_hashes_them_too(tmp_path: Path) -> None:
@@ -229,3 +227,84 @@ def test_secrets_of_an_address_are_in_no_name(tmp_path: Path) -> None:
     for shown in (repr(source._tree), *map(str, source.files), *map(repr, source.files), repr(source.manifest())):
         assert "pa55w0rd" not in shown
         assert "t0ken" not in shown
+
+
+# The same in an object store: a server of Amazon's S3 protocol on this machine, reached as a user would by s3fs.
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    servers = pytest.importorskip("moto.server", reason="the object store is moto's")
+    one = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    one.start()
+    host, port = one.get_host_and_port()
+    yield f"http://{host}:{port}"
+    one.stop()
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The file system, with an empty bucket named ``private``; ranges that were read are in ``Counted.ranges``."""
+    s3fs = pytest.importorskip("s3fs", reason="addresses of an object store need its file system")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(f"AWS_{name}", os.devnull)
+    names = {"ACCESS_KEY_ID": "somebody", "SECRET_ACCESS_KEY": SECRET, "DEFAULT_REGION": "us-east-1"}
+    for name, value in {**names, "ENDPOINT_URL": server}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    fetched = s3fs.S3FileSystem._cat_file
+
+    async def noted(self: Any, path: str, version_id: Any = None, start: Any = None, end: Any = None) -> bytes:
+        content: bytes = await fetched(self, path, version_id=version_id, start=start, end=end)
+        Counted.ranges.append((path, start, len(content)))
+        return content
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_cat_file", noted)
+    s3fs.S3FileSystem.clear_instance_cache()
+    system = s3fs.S3FileSystem()
+    system.mkdir("private")
+    yield system
+    system.rm("private", recursive=True)
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.mark.parametrize("write", [_parquet, _npy, _csv], ids=lambda one: one.__name__.strip("_"))
+def test_a_tile_is_read_in_place(
+    write: Callable[[Path], str], bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = write(tmp_path)
+    bucket.put(f"{tmp_path}/", "private/d/", recursive=True)
+    for way in ("_open", "_get_file", "_fetch_range"):
+        monkeypatch.setattr(type(bucket), way, lambda *_, **__: pytest.fail("no range"), raising=False)
+    check_tiles_are_read_in_place(tmp_path / name, f"s3://private/d/{name}", monkeypatch)
+
+
+@pytest.mark.parametrize("versions", [False, True])
+def test_what_is_written_over_gives_no_last_record(versions: bool, bucket: Any, tmp_path: Path) -> None:
+    name = _npy(tmp_path)
+    if versions:
+        bucket.call_s3("put_bucket_versioning", Bucket="private", VersioningConfiguration={"Status": "Enabled"})
+    bucket.put(f"{tmp_path}/", "private/d/", recursive=True)
+    source = pickle.loads(cloudpickle.dumps(opened(f"s3://private/d/{name}")))
+    # By somebody else, of whom this file system does not know.
+    other = type(bucket)(skip_instance_cache=True)
+    check_ends_at_a_change(source, tmp_path / name, lambda changed: other.pipe(f"private/d/{name}", changed))
+
+
+def test_errors_name_the_address_and_no_secret(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in ("s3://private/nothing.parquet", "s3://nobodys/d.parquet"):
+        with pytest.raises(StorageError, match="no such file or folder"):
+            opened(url)
+    bucket.put(str(tmp_path / _jsonl(tmp_path)), "private/d.jsonl")
+    source = opened("s3://private/d.jsonl")
+    assert len(source.read()) == N
+    # The server is gone.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr(type(bucket), "retries", 1)
+    type(bucket).clear_instance_cache()
+    with pytest.raises(StorageError, match=r"s3://private/d\.jsonl: cannot be read") as caught:
+        opened("s3://private/d.jsonl")
+    assert SECRET not in str(caught.value)
+    assert "127.0.0.1" not in str(caught.value)

@@ -188,7 +188,6 @@ def test_a_machine_that_is_lost_later_changes_no_byte(
         dying = Cluster(on_task_start=dies_at_work(cluster, spare, tmp_path / "began"))
         monkeypatch.setattr("privmix.engine.engines.Cluster", lambda _address: dying)
     else:
-        publish = "privmix.mechanisms.run.Run.publish"
         from privmix.mechanisms.run import Run
 
         original = Run.publish
@@ -197,7 +196,7 @@ def test_a_machine_that_is_lost_later_changes_no_byte(
             cluster.remove_node(spare, allow_graceful=False)
             original(run)
 
-        monkeypatch.setattr(publish, losing)
+        monkeypatch.setattr(Run, "publish", losing)
     release_to_folder(plan, records, SecretStreams.from_seed(3), tmp_path / "ray", engine="ray", **facts)
     assert spare not in cluster.list_all_nodes()
     shard = "data/train-00000-of-00001.parquet"

@@ -156,6 +156,8 @@ def test_it_is_reused_for_the_same_records_and_persons_alone(tmp_path: Path) -> 
     assert not calls
     with refuses("feature store"):
         store_by_person(store, whose_of(records)[::-1], tmp_path / "made")
+    with refuses("persons"):
+        store_by_person(store, whose_of(records)[1:], tmp_path / "made")
     with refuses("feature store"):
         store_by_person(store, whose_of(records), tmp_path / "store")
     begins = tmp_path / "made" / "begins.npy"
@@ -182,12 +184,6 @@ def test_memory_holds_a_part_and_little_of_each_person(tmp_path: Path, monkeypat
     finally:
         tracemalloc.stop()
     assert peak < 16 * count
-
-
-def test_persons_that_are_not_one_a_record_are_refused(tmp_path: Path) -> None:
-    records = some(40, 300)
-    with refuses("persons"):
-        store_by_person(stored(tmp_path, records), whose_of(records)[1:], tmp_path / "made")
 
 
 def test_a_full_disk_is_an_error_and_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

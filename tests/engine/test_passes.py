@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,7 @@ from privmix.progress import Progress
 from tests.engine.test_persons import CLASSES, equal, released, some
 from tests.refusals import refuses
 
-DESIGNS: dict[str, dict[str, Any]] = {
-    "moments": {"design": "moments"},
-    "class-moments": {"design": "class-moments"},
-    "two-stage": {"design": "two-stage"},
-    "three-stage": {"design": "three-stage"},
-    "merf": {"design": "merf", "frequencies": 8},
-    "hermite": {"design": "hermite", "pairs": 2},
-    "gaussian-mixing": {"design": "gaussian-mixing"},
-}
+OPTIONS: dict[str, dict[str, Any]] = {"merf": {"frequencies": 8}, "hermite": {"pairs": 2}}
 
 
 class Cut:
@@ -68,10 +61,16 @@ class CutPasses(Passes):
         return parts[0]
 
 
-def plan_of(name: str, units: int, per_person: int | None = None) -> Plan:
+def plan_of(name: str, units: int, per_person: int | None = None, dim: int = 5, rows: int = 60) -> Plan:
     return ReleaseConfig(
-        records=units, dim=5, classes=CLASSES, rows=60, per_person=per_person, **DESIGNS[name]
+        records=units, dim=dim, classes=CLASSES, rows=rows, per_person=per_person, design=name, **OPTIONS.get(name, {})
     ).with_noise(1.0)
+
+
+def records_of(persons: int, records: int, per_person: int | None, **more: Any) -> PrivateRecords:
+    """Records of persons, or on their own."""
+    made = some(persons, records, **more)
+    return made if per_person else replace(made, persons=None)
 
 
 @pytest.fixture
@@ -104,9 +103,7 @@ def numbers(found: list[Any]) -> list[Any]:
     ],
 )
 def test_sums_in_parts_are_those_of_one_machine(cut: Cut, name: str, per_person: int | None) -> None:
-    records = some(40, 150)
-    if per_person is None:
-        records = PrivateRecords(records.features, records.labels)
+    records = records_of(40, 150, per_person)
     plan = plan_of(name, records.units, per_person)
     one, other = numbers(released(plan, records)), numbers(released(plan, records, engine="ray"))
     assert len(one) >= 4
@@ -117,12 +114,8 @@ def test_sums_in_parts_are_those_of_one_machine(cut: Cut, name: str, per_person:
 @pytest.mark.parametrize("per_person", [None, 1])
 def test_normal_weights_in_parts_are_those_of_one_machine(cut: Cut, per_person: int | None) -> None:
     """Streams of weights belong to whole tiles, so that there are more records than one holds."""
-    records = some(RECORD_TILE + 300, RECORD_TILE + 500, dim=2)
-    if per_person is None:
-        records = PrivateRecords(records.features, records.labels)
-    plan = ReleaseConfig(
-        records=records.units, dim=2, classes=CLASSES, rows=5, per_person=per_person, design="gaussian-mixing"
-    ).with_noise(1.0)
+    records = records_of(RECORD_TILE + 300, RECORD_TILE + 500, per_person, dim=2)
+    plan = plan_of("gaussian-mixing", records.units, per_person, dim=2, rows=5)
     assert equal(released(plan, records), released(plan, records, engine="ray"))
     assert len(cut.sent) == 2 * 2 * 2
 
@@ -131,7 +124,7 @@ def test_panels_of_products_in_parts_are_those_of_one_machine(cut: Cut) -> None:
     """A part's sums are no larger than a panel: 128 rows of X'X at the least."""
     rng = np.random.default_rng(0)
     records = PrivateRecords(rng.normal(size=(30, 300)), rng.integers(0, 3, 30))
-    plan = ReleaseConfig(records=30, dim=300, classes=CLASSES, design="moments", rows=10).with_noise(1.0)
+    plan = plan_of("moments", 30, dim=300, rows=10)
     whole = released(plan, records)
     largest = max(map(len, cut.sent), default=0)
     assert largest == 0
@@ -145,8 +138,7 @@ def test_panels_of_products_in_parts_are_those_of_one_machine(cut: Cut) -> None:
 @pytest.mark.parametrize("name", ["moments", "three-stage", "merf", "gaussian-mixing"])
 def test_no_key_to_the_noise_and_no_record_travels_with_a_pass(cut: Cut, name: str) -> None:
     """Records go as a path or through the object store, which this stand-in leaves out."""
-    records = some(40, 150)
-    records = PrivateRecords(records.features, records.labels)
+    records = records_of(150, 150, None)
     key = bytes(range(100, 132))
     plan = plan_of(name, 150)
     made = make_engine(plan, records, SecretStreams(bytearray(key), insecure_seed=False), "ray")
@@ -161,9 +153,8 @@ def test_no_key_to_the_noise_and_no_record_travels_with_a_pass(cut: Cut, name: s
 def test_too_many_units_are_refused_in_parts_too(name: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part has room for its own; together they have none."""
     monkeypatch.setattr("privmix.engine.passes.EXACT_FLOAT64", 100 * steps)
-    records = some(150, 150)
     with refuses("lattice sums"):
-        released(plan_of(name, 150), PrivateRecords(records.features, records.labels), engine="ray")
+        released(plan_of(name, 150), records_of(150, 150, None), engine="ray")
 
 
 def test_room_ends_below_the_limit() -> None:

@@ -97,12 +97,15 @@ def test_what_persons_are_called_and_how_their_records_are_ordered_changes_nothi
 
 
 @every_design
-def test_a_plan_of_persons_takes_persons_alone_and_one_of_records_records(name: str) -> None:
+def test_a_plan_of_persons_takes_persons_alone_and_one_of_records_records(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the engine itself looks at, as that of a stranger's design may not: none is made."""
+    monkeypatch.setattr("privmix.engine.engines.behind", lambda *_: pytest.fail("an engine was asked for"))
     records = some(40, 200)
-    with refuses("persons"):
-        released(plan_of(name, 40, 5), PrivateRecords(records.features, records.labels))
-    with refuses("persons"):
-        released(plan_of(name, 40, 5, None), records)
+    for per_person, given in ((1, replace(records, persons=None)), (None, records)):
+        with refuses("persons"):
+            released(plan_of(name, 40, 5, per_person), given)
 
 
 @pytest.mark.parametrize("name", ["poisson", "moments"])
@@ -130,18 +133,6 @@ def test_what_a_design_does_with_persons_is_not_inherited() -> None:
 
     assert takes_persons(Poisson)
     assert not takes_persons(Heir)
-
-
-def test_no_engine_is_made_for_records_of_another_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the engine itself looks at, as that of a stranger's design may not."""
-    monkeypatch.setattr("privmix.engine.engines.behind", lambda *_: pytest.fail("an engine was asked for"))
-    records = some(40, 200)
-    for plan, given in (
-        (plan_of("moments", 40, 5), replace(records, persons=None)),
-        (plan_of("moments", 40, 5, None), records),
-    ):
-        with refuses("persons"):
-            make_engine(plan, given, SecretStreams.from_seed(0))
 
 
 @pytest.mark.parametrize("per_person", [1, 3])

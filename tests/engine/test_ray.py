@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 
 from privmix.designs.stages.engine import TwoStageEngine
-from privmix.engine.cluster import ClusterLost, _check_mode, _check_reachable, _check_token_asked
+from privmix.engine.cluster import ClusterLost, _check_mode, _check_reachable, _check_token_asked, check_places, lacks
 from privmix.engine.grouping import store_by_person
 from privmix.engine.ray import Cluster, PassTask, RayReleaseEngine, RowPass
 from privmix.engine.records import ArrayTiles
 from privmix.engine.rows import PrivateRecords, ReleaseEngine
-from privmix.errors import MissingExtra
+from privmix.errors import InvalidInput, MissingExtra
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
@@ -144,6 +144,60 @@ def test_a_cluster_that_is_not_there_is_one_line() -> None:
         _check_reachable("ray://127.0.0.1:1")
     for none in (None, "auto", "local"):
         _check_reachable(none)
+
+
+# Machines that do not see what work needs are found before it begins.
+
+
+def test_a_machine_sees_the_word_in_a_file_of_its_own_user_and_the_data(tmp_path: Path) -> None:
+    place, here, data = tmp_path / "word", str(tmp_path), tmp_path / "d.csv"
+    assert lacks(str(place), "abc", (), here) == "folder"
+    place.write_text("abd")
+    place.chmod(0o600)
+    assert lacks(str(place), "abc", (), here) == "folder"
+    assert lacks(str(place), "abd", (), here) == ""
+    # Also by relative names.
+    data.write_text("secret")
+    assert lacks(str(place), "abd", (Path("d.csv"), data), here) == ""
+    assert lacks(str(place), "abd", (data, Path("e.csv")), here) == "data"
+    place.chmod(0o644)
+    assert lacks(str(place), "abd", (), here) == "folder"
+
+
+@pytest.mark.parametrize(("said", "field"), [("folder", "out, store"), ("data", "data")])
+def test_one_machine_that_lacks_something_is_enough(
+    tmp_path: Path, said: str, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def asked(place: str, word: str, *_: Any) -> list[str]:
+        seen.append((Path(place).read_text() == word, os.stat(place).st_mode & 0o777))
+        return ["", said, ""]
+
+    monkeypatch.setattr("privmix.engine.cluster._asked", asked)
+    with pytest.raises(InvalidInput) as refused:
+        check_places(tmp_path, (tmp_path / "d.csv",))
+    assert refused.value.field == field
+    assert seen == [(True, 0o600)]
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_machine_of_a_cluster_is_asked(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    asked: list[int] = []
+    original = ray.get
+    monkeypatch.setattr(
+        ray,
+        "get",
+        lambda refs, **more: (asked.append(len(refs) if isinstance(refs, list) else 1), original(refs, **more))[1],
+    )
+    with Cluster().open():
+        check_places(tmp_path, ())
+        assert asked[-1] == 2
+        with refuses("data"):
+            check_places(tmp_path, (tmp_path / "nothing",))
+    assert not list(tmp_path.iterdir())
 
 
 # A cluster of one's own: what it writes is spilled to disk, and others on the machine look for it.
@@ -358,16 +412,3 @@ def test_workers_get_no_key_to_the_noise() -> None:
     assert child.share() in sent
     with pytest.raises(RuntimeError, match="derived"):
         streams.share()
-
-
-@pytest.mark.thorough
-def test_a_lost_machine_changes_no_bit(cluster: Any, spare: Any, records: PrivateRecords, tmp_path: Path) -> None:
-    """Records come from a store that every node opens by its path."""
-    plan = make_plan(COUNT, 3, rows=5_000)
-    engine = RayReleaseEngine(plan, in_store(tmp_path, records), SecretStreams.from_seed(3), tiles_at_once=1)
-    blocks = []
-    for number, block in enumerate(engine.rows()):
-        blocks.append(np.hstack([block.x, block.y]))
-        if number == 1:
-            cluster.remove_node(spare, allow_graceful=False)
-    np.testing.assert_array_equal(np.concatenate(blocks), local(plan, records))

@@ -238,8 +238,10 @@ def test_labels_outside_the_classes_are_refused_without_naming_them(bad: int) ->
     records = make_records()
     labels = records.labels.copy()
     labels[123] = bad
+    private = PrivateRecords(records.features, labels)
+    assert repr(private) == "<PrivateRecords>"
     with pytest.raises(InvalidInput) as caught:
-        ReleaseEngine(make_plan(), PrivateRecords(records.features, labels), SecretStreams.from_seed(0))
+        ReleaseEngine(make_plan(), private, SecretStreams.from_seed(0))
     assert "123" not in str(caught.value)
     assert "private" in str(caught.value)
 
@@ -256,10 +258,6 @@ def test_features_that_are_not_finite_are_refused_without_naming_them(bad: float
 def test_wrong_width_is_refused() -> None:
     with refuses("features"):
         release(make_plan(), make_records(dim=8))
-
-
-def test_private_values_do_not_print() -> None:
-    assert repr(make_records()) == "<PrivateRecords>"
 
 
 def test_a_declared_count_replaces_the_real_one() -> None:

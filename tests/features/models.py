@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from privmix.features.base import Extractor
@@ -26,6 +27,21 @@ def check_per_record(extractor: Extractor, x: Any, draws: int = 3) -> Any:
         assert np.array_equal(extractor.transform(x[row : row + 1])[0], whole[row])
     assert np.array_equal(extractor.extract(x, batch_size=4), whole)
     return whole
+
+
+def check_where_places_matter(encoder: Any, x: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine whose kernels sum in another order at some places of a call, records are encoded one by one."""
+    forward = encoder._forward
+
+    def uneven(*given: Any) -> Any:
+        found = forward(*given).clone()
+        found[3:] *= 1 + 2.0**-20
+        return found
+
+    monkeypatch.setattr(encoder, "_forward", uneven)
+    whole = encoder.transform(x)
+    assert np.array_equal(encoder.transform(x[::-1]), whole[::-1])
+    assert all(np.array_equal(encoder.transform(x[row : row + 1])[0], whole[row]) for row in range(len(x)))
 
 
 def save_vision(kind: str, folder: Path) -> Path:

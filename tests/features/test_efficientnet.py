@@ -20,7 +20,7 @@ from privmix.features import efficientnet as module
 from privmix.features.base import parse_features
 from privmix.features.efficientnet import EfficientNet, LiteNetwork
 from privmix.features.spec import check_spec, from_spec, statements_of, wanted_model
-from tests.features.models import check_per_record
+from tests.features.models import check_per_record, check_where_places_matter
 from tests.hostile.planted import Payload
 from tests.refusals import refuses
 
@@ -145,18 +145,7 @@ def test_tf32_is_not_used(encoder: EfficientNet, monkeypatch: pytest.MonkeyPatch
 
 
 def test_where_the_place_in_a_call_matters(encoder: EfficientNet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine whose kernels sum in another order at some places, images are encoded one by one."""
-    forward = encoder._forward
-
-    def uneven(images: Tensor) -> Tensor:
-        found = forward(images).clone()
-        found[3:] *= 1 + 2.0**-20
-        return found
-
-    monkeypatch.setattr(encoder, "_forward", uneven)
-    whole = encoder.transform(IMAGES)
-    assert np.array_equal(encoder.transform(IMAGES[::-1]), whole[::-1])
-    assert np.array_equal(encoder.transform(IMAGES[7:8])[0], whole[7])
+    check_where_places_matter(encoder, IMAGES, monkeypatch)
 
 
 def test_grey_images_have_three_equal_channels(encoder: EfficientNet) -> None:
@@ -211,6 +200,14 @@ def test_the_spec_names_the_weights(file: Path, encoder: EfficientNet) -> None:
     different = [{"size": 96}, {"model": "lite1"}, {"layers": "all"}, {"mirror": True}, {"precision": "float16"}]
     fingerprints = {build(file, **{"size": 64, **options}).fingerprint() for options in [{}, *different]}
     assert len(fingerprints) == 1 + len(different)
+    # A certificate says what the network has seen.
+    (said,) = statements_of(encoder.spec())
+    assert "ImageNet" in said
+    assert module.MODELS["lite0"].package in said
+    odd = [{"model": ["lite0"]}, {"layers": 4}, {"mirror": 1}, {"mirror": "x"}, {"size": "96"}, {"size": True}]
+    for options in (*odd, {"size": 96.5}):
+        with pytest.raises(InvalidInput):
+            check_spec({**encoder.spec(), "options": {**encoder.options(), **options}})
 
 
 def test_other_weights_are_refused_unread(file: Path, tmp_path: Path) -> None:
@@ -238,12 +235,6 @@ def test_without_the_package_nothing_is_paid_for(monkeypatch: pytest.MonkeyPatch
         encoder.output_dim((32, 32, 3))
 
 
-def test_a_certificate_says_what_the_network_has_seen(encoder: EfficientNet) -> None:
-    (said,) = statements_of(encoder.spec())
-    assert "ImageNet" in said
-    assert module.MODELS["lite0"].package in said
-
-
 def test_arguments() -> None:
     assert parse_features("efficientnet").options() == EfficientNet().options()
     found = parse_features("efficientnet:96,lite2,mirror").options()
@@ -253,18 +244,3 @@ def test_arguments() -> None:
     for wrong in ("", "97", "0", "544", "96,160", "lite3", "lite0,lite1", "all,last", "mirror,mirror", "96,", "٩٦"):
         with pytest.raises(InvalidInput):
             parse_features(f"efficientnet:{wrong}")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"size": odd} for odd in ("96", True, 96.5)),
-        {"model": ["lite0"]},
-        {"layers": 4},
-        {"mirror": 1},
-        {"mirror": "x"},
-    ],
-)
-def test_a_spec_holds_nothing_but_its_own_options(options: dict[str, Any], encoder: EfficientNet) -> None:
-    with pytest.raises(InvalidInput):
-        check_spec({**encoder.spec(), "options": {**encoder.options(), **options}})

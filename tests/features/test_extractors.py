@@ -38,18 +38,13 @@ def test_per_record(name: str) -> None:
     check_per_record(extractor, images)
 
 
-def test_identity_keeps_values() -> None:
+def test_identity_keeps_values_and_pixels_divide_bytes_by_255_and_keep_floats() -> None:
     x = np.array([[300, -1], [2, 3]], dtype=np.int16)
     assert Identity().transform(x).tolist() == x.tolist()
-
-
-def test_pixels_divide_bytes_by_255_and_keep_floats() -> None:
     levels = np.arange(256, dtype=np.uint8)
     assert np.array_equal(unit_range(levels), np.arange(256, dtype=np.float32) / np.float32(255))
     assert Pixels().transform(np.array([[[0.25, 0.5]]])).tolist() == [[0.25, 0.5]]
-
-
-def test_pixels_refuse_integers_of_unknown_range() -> None:
+    # Integers of an unknown range.
     with refuses("pixel type"):
         Pixels().transform(np.zeros((1, 2), dtype=np.int64))
 
@@ -91,12 +86,9 @@ def test_features_that_make_no_sense(text: str, field: str) -> None:
             build(text)
 
 
-def test_a_model_path_for_what_has_no_model() -> None:
+def test_what_an_extractor_does_not_take_is_refused() -> None:
     with refuses("features_model"):
         from_spec(get_extractor("pixels").spec(), model_path="/somewhere")
-
-
-def test_options_are_not_arguments() -> None:
     with refuses("features options"):
         get_extractor("vision", nodel="x")
 

@@ -27,8 +27,6 @@ from tests.refusals import refuses
 
 X = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(7, 8, 9, 3), dtype=np.uint8)
-
-
 IMAGE, VECTOR = (3, 8, 9), (5,)
 
 
@@ -129,14 +127,17 @@ def test_torchscript_is_refused_in_a_certificate_too(tmp_path: Path, suffix: str
             read()
 
 
-def test_programs_of_a_spec_run_only_when_trusted(tmp_path: Path) -> None:
-    path = tmp_path / "net.pt2"
+def test_programs_of_a_spec_run_only_when_trusted_and_layers_need_no_trust(tmp_path: Path) -> None:
+    path, layers = tmp_path / "net.pt2", tmp_path / "net.safetensors"
     path.write_bytes(b"a program")
     spec = ModuleEncoder(str(path)).spec()
     with pytest.raises(InvalidInput, match="FILE:trust"):
         from_spec(spec, model_path=path)
     assert from_spec(spec, model_path=f"{path}:trust").spec() == spec
     assert ":trust" in str(wanted_model(spec))
+    save_file({"0.weight": torch.ones(2, 3)}, layers)
+    spec = ModuleEncoder(str(layers)).spec()
+    assert from_spec(spec, model_path=layers).spec() == spec
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -146,21 +147,15 @@ def test_a_spec_names_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, w
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(tmp_path))
-    places = {"above": "../net.safetensors", "home": "~/net.safetensors", "relative": "./net.safetensors"}
-    named = {"absolute": str(tmp_path / "net.safetensors"), "bare": "net.safetensors", "windows": "..\\net.safetensors"}
+    named = {"absolute": str(tmp_path / "net.safetensors"), "bare": "net.safetensors", "above": "../net.safetensors"}
+    named |= {"home": "~/net.safetensors", "relative": "./net.safetensors", "windows": "..\\net.safetensors"}
     if there:
         for place in (folder, tmp_path):
             save_file({"0.weight": torch.ones(2, 3)}, place / "net.safetensors")
-    spec = {"name": "module", "version": 1, "options": {"model": {**places, **named}[way]}}
+    spec = {"name": "module", "version": 1, "options": {"model": named[way]}}
     # The same refusal whether the file exists or not: it was not even looked for.
     with pytest.raises(InvalidInput, match="a copy of the file" if way == "bare" else "a name without a path"):
         from_spec(spec)
-
-
-def test_layers_need_no_trust(tmp_path: Path) -> None:
-    save_file({"0.weight": torch.ones(2, 3)}, tmp_path / "net.safetensors")
-    spec = ModuleEncoder(str(tmp_path / "net.safetensors")).spec()
-    assert from_spec(spec, model_path=tmp_path / "net.safetensors").spec() == spec
 
 
 def exported(path: Path, changes: dict[str, Any]) -> Path:
@@ -201,14 +196,15 @@ def test_a_trusted_program_is_still_not_unpickled(tmp_path: Path, place: str) ->
         return lambda _: json.dumps({"config": {"c": entry}}).encode()
 
     config = "data/constants/model_constants_config.json"
+    unpickled = {"data/constants/" + name: lambda _: pickled(payload) for name in ("tensor_0", "custom_obj_0")}
     changes: dict[str, dict[str, Any]] = {
         "sample inputs": {"data/sample_inputs/model.pt": lambda _: pickled(payload)},
         "weights": {
             "data/weights/model_weights_config.json": weights,
             "data/weights/weight_0": lambda _: pickled(payload),
         },
-        "constants": {config: constants("tensor_0"), "data/constants/tensor_0": lambda _: pickled(payload)},
-        "object": {config: constants("custom_obj_0"), "data/constants/custom_obj_0": lambda _: pickled(payload)},
+        "constants": {config: constants("tensor_0"), **unpickled},
+        "object": {config: constants("custom_obj_0"), **unpickled},
         "opaque": {config: constants("opaque_obj_0"), "data/constants/opaque_obj_0": lambda _: pickle.dumps(payload)},
         "old weights": {"data/weights/model.pt": lambda _: pickled(payload)},
         "compiled": {"data/aotinductor/model/a.so": lambda _: b""},

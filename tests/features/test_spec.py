@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,14 +60,12 @@ def test_real_specs_hold_and_raw_records_in_them_do_not(name: str) -> None:
         # These are what extractors write of themselves.
         written = get_extractor(name).spec() if name != "minilm" else honest
         check_spec(written)
-    for key in [*honest, "note"]:
-        for odd in (RAW, "raw " * 20_000, {"raw": RAW}):
+    for odd in (RAW, "raw " * 20_000, {"raw": RAW}):
+        changed = [{**honest, key: odd} for key in [*honest, "note"]]
+        changed += [{**honest, "options": {**honest["options"], option: odd}} for option in honest["options"]]
+        for wrong in changed:
             with pytest.raises(InvalidInput):
-                check_spec({**honest, key: odd})
-    for option in honest["options"]:
-        for odd in (RAW, "raw " * 20_000, {"raw": RAW}):
-            with pytest.raises(InvalidInput):
-                check_spec({**honest, "options": {**honest["options"], option: odd}})
+                check_spec(wrong)
 
 
 @pytest.mark.parametrize("version", [1.0, "1", True, 0, 10**30, None])
@@ -168,10 +167,7 @@ def test_another_packages_extractor_says_what_its_options_are(outside: Any) -> N
     ],
 )
 def test_a_shape_fits_the_features(spec: dict[str, Any], shape: tuple[int, ...], dim: int, fits: bool) -> None:
-    if fits:
-        check_shape(spec, shape, dim)
-        return
-    with refuses("input_shape"):
+    with nullcontext() if fits else refuses("input_shape"):
         check_shape(spec, shape, dim)
 
 

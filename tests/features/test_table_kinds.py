@@ -15,15 +15,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privmix.errors import InvalidInput
+from privmix.data import Schema
+from privmix.errors import InvalidInput, StorageError
+from privmix.features.base import parse_features
 from privmix.features.spec import check_spec, from_spec, stated_names, statements_of
-from privmix.features.table_cells import REFUSED
+from privmix.features.table_cells import REFUSED, number_in
 from privmix.features.table_dates import Dates
 from privmix.features.table_kinds import KINDS
 from privmix.features.tabular import DRAFTED, Tabular
 from tests.refusals import refuses
 
+SPEC: dict[str, Any] = {
+    "zip": {"ignore": True},
+    "size": {"range": [10, 20], "missing": 15},
+    "money": {"range": [0, 999], "log": True},
+    "colour": {"categories": ["red", "blue"]},
+    "floor": {"categories": [1, 2], "missing_token": "?"},
+}
 SECRET = "Zq7Secret"
+YEAR, BOUNDS = ["2000-01-01", "2001-01-01"], ["2015-01-01", "2025-12-31"]
 ENTRIES: list[dict[str, Any]] = [
     {"range": [0, 10]},
     {"range": [-1, 3], "log": True, "missing": 0.5, "missing_tokens": ["NA", -999]},
@@ -41,19 +51,14 @@ ENTRIES: list[dict[str, Any]] = [
     {"boolean": True},
     {"boolean": {"true": ["J", "ja"], "false": ["N"]}, "missing": 0.5},
     {"boolean": True, "missing": "indicator", "missing_tokens": ["NA", -999]},
-    {"date": ["2015-01-01", "2025-12-31"]},
-    {"date": ["2015-01-01", "2025-12-31"], "parts": ["days", "year", "month", "weekday"], "missing": "indicator"},
-    {"date": ["2015-01-01", "2025-12-31"], "parts": ["weekday"], "missing": "2020-02-29", "missing_tokens": ["NA"]},
-    {"date": ["2000-01-01", "2001-01-01"], "format": "%d.%m.%Y %H:%M"},
-    {
-        "date": ["2000-01-01", "2001-01-01"],
-        "format": "%d.%m.%Y %H:%M",
-        "parts": ["days", "hour"],
-        "missing": "2000-02-02",
-    },
-    {"date": ["2000-01-01", "2001-01-01"], "parts": ["hour"], "missing": "indicator"},
-    {"date": ["2000-01-01", "2001-01-01"], "format": "%d-%b-%Y"},
-    {"date": ["2000-01-01", "2001-01-01"], "format": "%Y%m%d"},
+    {"date": BOUNDS},
+    {"date": BOUNDS, "parts": ["days", "year", "month", "weekday"], "missing": "indicator"},
+    {"date": BOUNDS, "parts": ["weekday"], "missing": "2020-02-29", "missing_tokens": ["NA"]},
+    {"date": YEAR, "format": "%d.%m.%Y %H:%M"},
+    {"date": YEAR, "format": "%d.%m.%Y %H:%M", "parts": ["days", "hour"], "missing": "2000-02-02"},
+    {"date": YEAR, "parts": ["hour"], "missing": "indicator"},
+    {"date": YEAR, "format": "%d-%b-%Y"},
+    {"date": YEAR, "format": "%Y%m%d"},
 ]
 CELLS = st.one_of(
     st.none(),
@@ -81,14 +86,6 @@ def one(entry: dict[str, Any], cell: Any) -> list[float]:
 
 def test_old_specifications_make_the_very_bits_that_they_made() -> None:
     """Frozen before there were other kinds."""
-    spec: dict[str, Any] = {
-        "zip": {"ignore": True},
-        "size": {"range": [10, 20], "missing": 15},
-        "money": {"range": [0, 999], "log": True},
-        "colour": {"categories": ["red", "blue"]},
-        "floor": {"categories": [1, 2], "missing_token": "?"},
-        "age": {"bins": [20, 30.5], "missing": 99},
-    }
     cells: list[list[Any]] = [
         ["x", 12.0, 0.0, "red", 2.0, None],
         [None, "14", 999.0, "blue", "1", 20],
@@ -96,7 +93,7 @@ def test_old_specifications_make_the_very_bits_that_they_made() -> None:
         [1.0, 1e9, -5.0, None, "?", ""],
         ["", "17.5", "12", " ", "", "4"],
     ]
-    extractor = Tabular(spec)
+    extractor = Tabular({**SPEC, "age": {"bins": [20, 30.5], "missing": 99}})
     assert extractor.fingerprint() == "29b0905f8c707f5c065b48573740e1935e99e3c40344184bd3a8effddfdec4bb"
     features = hashlib.sha256(extractor.transform(np.array(cells, dtype=object)[:, 1:]).tobytes()).hexdigest()
     assert features == "bc901bdddae2bf4115d097daaaa0e470659400c8c12894821da96599bf3577e1"
@@ -240,20 +237,17 @@ def test_months_by_name_are_those_of_one_language() -> None:
 def test_a_format_takes_little_time_whatever_it_meets() -> None:
     import time
 
-    entry = {"date": ["2000-01-01", "2001-01-01"], "format": "%d" + " " * 30 + "%m%Y"}
+    entry = {"date": YEAR, "format": "%d" + " " * 30 + "%m%Y"}
     start = time.perf_counter()
     with pytest.raises(InvalidInput):
         one(entry, "1" + " " * 100_000)
     assert time.perf_counter() - start < 1
 
 
-BOUNDS = ["2015-01-01", "2025-12-31"]
 SENSELESS: list[Any] = [
     {"range": [0, 1], "missing_tokens": ["NA"]},
     {"range": [0, 1], "missing": "other"},
-    {"range": [0, 1], "missing": "indicator", "missing_tokens": "NA"},
-    {"range": [0, 1], "missing": "indicator", "missing_tokens": [["NA"]]},
-    {"range": [0, 1], "missing": "indicator", "missing_tokens": [True]},
+    *({"range": [0, 1], "missing": "indicator", "missing_tokens": odd} for odd in ("NA", [["NA"]], [True])),
     {"range": [0, 1], "missing": True},
     {"range": [0, 1], "other": True},
     {"range": [1, 2], "bins": [0]},
@@ -261,38 +255,18 @@ SENSELESS: list[Any] = [
     {"categories": ["a"], "missing": "indicator"},
     {"categories": ["a"], "missing_tokens": ["a"]},
     {"categories": ["a"], "missing_token": "?", "missing_tokens": ["NA"]},
-    {"ordinal": ["a"]},
-    {"ordinal": "abc"},
-    {"ordinal": ["a", "a"]},
-    {"ordinal": ["a", " a"]},
-    {"ordinal": ["a", ""]},
-    {"ordinal": ["a", "indicator"]},
+    *({"ordinal": odd} for odd in (["a"], "abc", ["a", "a"], ["a", " a"], ["a", ""], ["a", "indicator"])),
     {"ordinal": ["a", "b"], "missing": "c"},
-    {"boolean": "yes"},
-    {"boolean": {"true": ["a"]}},
-    {"boolean": {"true": ["a"], "false": ["A "]}},
+    *({"boolean": odd} for odd in ("yes", {"true": ["a"]}, {"true": ["a"], "false": ["A "]})),
     {"boolean": {"true": [], "false": ["A"]}},
     {"boolean": True, "missing": 2},
-    {"date": BOUNDS[::-1]},
-    {"date": BOUNDS[:1]},
-    {"date": ["2015-1-1", "2025-12-31"]},
+    *({"date": odd} for odd in (BOUNDS[::-1], BOUNDS[:1], ["2015-1-1", "2025-12-31"], [2015, 2025])),
     {"date": ["2015-02-30", "2025-12-31"]},
-    {"date": [2015, 2025]},
-    {"date": BOUNDS, "parts": []},
-    {"date": BOUNDS, "parts": ["minute"]},
-    {"date": BOUNDS, "parts": ["hour"], "format": "%d.%m.%Y"},
+    *({"date": BOUNDS, "parts": odd} for odd in ([], ["minute"], ["days", "days"], "days")),
+    *({"date": BOUNDS, "parts": ["hour"], "format": odd} for odd in ("%d.%m.%Y", "%d.%m.%Y %I")),
     {"date": ["2000-01-01", "2020-01-01"], "parts": ["month", "hour"]},
-    {"date": BOUNDS, "parts": ["hour"], "format": "%d.%m.%Y %I"},
-    {"date": BOUNDS, "parts": ["days", "days"]},
-    {"date": BOUNDS, "parts": "days"},
     {"date": ["0001-01-01", "9999-12-31"], "parts": ["year"]},
-    {"date": BOUNDS, "format": "%d.%m"},
-    {"date": BOUNDS, "format": "%Y %Y"},
-    {"date": BOUNDS, "format": "%Y-%m-%b"},
-    {"date": BOUNDS, "format": "%x"},
-    {"date": BOUNDS, "format": "%Y%"},
-    {"date": BOUNDS, "format": "%Y" + "a" * 50},
-    {"date": BOUNDS, "format": 3},
+    *({"date": BOUNDS, "format": odd} for odd in ("%d.%m", "%Y %Y", "%Y-%m-%b", "%x", "%Y%", "%Y" + "a" * 50, 3)),
     {"date": BOUNDS, "missing": "1.1.2015"},
     {"declare": "a number"},
 ]
@@ -474,3 +448,109 @@ def test_many_bins_take_memory_for_their_records_alone() -> None:
         tracemalloc.stop()
     assert found.argmax(axis=1).tolist() == [6, 0, 100_000]
     assert found.sum() == 3
+
+
+def test_bins_are_intervals_one_hot() -> None:
+    ages = Tabular({"age": {"bins": [20, 30.5], "missing": 99}, "sex": {"categories": ["f", "m"]}})
+    table = np.array([[19, "f"], [20, "f"], ["30.5", "m"], [1e9, "m"], [None, "m"], ["-5", "x"]], dtype=object)
+    expected = [[1, 0, 0, 1, 0], [0, 1, 0, 1, 0], [0, 0, 1, 0, 1], [0, 0, 1, 0, 1], [0, 0, 1, 0, 1], [1, 0, 0, 0, 0]]
+    np.testing.assert_allclose(ages.transform(table) * 2**0.5, expected, atol=1e-6)
+    assert ages.output_dim((2,)) == 5
+    assert np.linalg.norm(ages.transform(table), axis=1).max() <= 1 + 1e-6
+    again = from_spec(ages.spec())
+    np.testing.assert_array_equal(again.transform(table), ages.transform(table))
+    for cell in ("old", "nan", None):
+        with refuses("column age"):
+            Tabular({"age": {"bins": [20]}}).transform(np.array([[cell]], dtype=object))
+
+
+def test_schema() -> None:
+    names = tuple(SPEC)[1:]
+    Tabular(SPEC).check_schema(Schema(3, (4,), ("a", "b"), names))
+    for columns in (None, names[::-1], ("zip", *names[:3]), (*names[:3], "other")):
+        with refuses("columns for tabular"):
+            Tabular(SPEC).check_schema(Schema(3, (4,), ("a", "b"), columns))
+    with refuses("input shape for tabular"):
+        Tabular(SPEC).output_dim((5,))
+
+
+def test_spec_survives_json_with_sorted_keys() -> None:
+    extractor = Tabular(SPEC)
+    rebuilt = from_spec(json.loads(json.dumps(extractor.spec(), sort_keys=True)))
+    assert isinstance(rebuilt, Tabular)
+    assert rebuilt.columns == extractor.columns == tuple(SPEC)[1:]
+    assert rebuilt.ignored == extractor.ignored == tuple(SPEC)[:1]
+    assert rebuilt.fingerprint() == extractor.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        [],
+        "age",
+        *({"a": odd} for odd in (3, {}, {"ignore": True})),
+        *({"a": {"range": odd}} for odd in ([2, 1], [1, 1], [0, "x"])),
+        *({"a": {"range": [0, 1], **odd}} for odd in ({"log": 1}, {"scale": 2}, {"thousands": True})),
+        *({"a": {"bins": odd}} for odd in ([], [1, 1], [2, 1], [float("nan")], 3)),
+        *({"a": {"bins": [1], **odd}} for odd in ({"log": True}, {"thousands": ";"})),
+        *({"a": {"categories": odd}} for odd in ([], "red", ["red", "red"])),
+        *({"a": {"categories": ["b"], "other": odd}} for odd in (["c"], " b ", "")),
+        {"a": {"categories": ["b"], "missing_tokens": [9], "other": 9}},
+        {"a": {"categories": ["?"], "missing_token": "?"}},
+        {"a": {"categories": ["x"], "range": [0, 1]}},
+        [{"range": [0, 1]}],
+        [{"name": "a", "range": [0, 1]}, {"name": "a", "range": [0, 1]}],
+    ],
+)
+def test_specifications_that_make_no_sense(columns: Any) -> None:
+    with pytest.raises(InvalidInput):
+        Tabular(columns)
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(SPEC))
+    assert parse_features(f"tabular:{path}").spec() == Tabular(SPEC).spec()
+    path.write_text("{")
+    with pytest.raises(InvalidInput, match="not JSON"):
+        parse_features(f"tabular:{path}")
+    with pytest.raises(StorageError, match="No such file"):
+        Tabular.from_file(tmp_path / "none.json")
+
+
+def test_a_cell_is_encoded_alone_as_among_others() -> None:
+    """Texts that repeat are encoded once; a record's features stay its own, to the bit."""
+    tabular = Tabular(
+        {
+            "age": {"range": [0, 110]},
+            "old": {"bins": [30, 60]},
+            "ward": {"categories": ["a", "b"], "missing_token": "?", "other": True},
+        }
+    )
+    cells = np.array(
+        [["3", "40", "a"], ["-0", "0", "?"], ["0", "0.0", "c"], ["3", "40", "a"], [-0.0, 0, 1], [0.0, 1, "b"]],
+        dtype=object,
+    )
+    for rows in (cells, cells[:4], cells[::-1]):
+        alone = np.concatenate([tabular.transform(row[None]) for row in rows])
+        assert tabular.transform(rows).tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("tokens", [{}, {"missing_tokens": ["-9", "none"]}])
+@given(numbers=st.lists(st.floats() | st.integers(-(10**400), 10**400) | st.integers(-10, 10), min_size=1))
+def test_numbers_are_read_alike_beside_texts(tokens: dict[str, Any], numbers: list[float]) -> None:
+    """Numbers alone are read all at once; a text among them has each read on its own."""
+    missing = {"missing": "indicator", **tokens}
+    tabular = Tabular({"age": {"range": [-20, 20], **missing}, "old": {"bins": [0, 5], **missing}})
+
+    def features(cells: list[Any]) -> np.ndarray:
+        return tabular.transform(np.array([[cell, cell] for cell in cells], dtype=object))
+
+    sound = [number for number in numbers if math.isfinite(number_in(number))]
+    if sound:
+        assert features(sound).tobytes() == features([*sound, "5"])[:-1].tobytes()
+    if len(sound) < len(numbers):
+        for cells in (numbers, [*numbers, "5"]):
+            with refuses("column age"):
+                features(cells)

@@ -18,7 +18,7 @@ from privmix.errors import InvalidInput, MissingExtra, StorageError
 from privmix.features.base import CUT, NO_TEXT, UNKNOWN, parse_features
 from privmix.features.spec import from_spec
 from privmix.features.text import MiniLm, TextEncoder
-from tests.features.models import check_per_record, save_text
+from tests.features.models import check_per_record, check_where_places_matter, save_text
 from tests.refusals import refuses
 
 # Not imported: every process that collects tests would.
@@ -57,6 +57,8 @@ def test_the_library_agrees(folder: Path, encoder: TextEncoder) -> None:
 
     expected = SentenceTransformer(str(folder), device="cpu").encode(TEXTS[:, 0].tolist(), normalize_embeddings=True)
     assert np.allclose(encoder.transform(TEXTS), expected, atol=1e-6)
+    # The size of batches changes rounding only.
+    assert np.allclose(TextEncoder(str(folder), batch_size=4).transform(TEXTS), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(("batch_size", "layers"), [(None, ""), (1, ""), (4, ""), (None, "1+2")])
@@ -89,9 +91,7 @@ def test_layers_that_are_none_are_refused(folder: Path, layers: Any) -> None:
         TextEncoder(str(folder), layers=layers)
     with refuses("layers"):
         MiniLm.check_stated({"layers": layers})
-
-
-def test_layers_that_the_model_lacks_are_refused(folder: Path) -> None:
+    # Nor those that the model lacks.
     with refuses("layers"):
         TextEncoder(str(folder), layers="9").output_dim((1,))
     with refuses("layers"):
@@ -123,26 +123,13 @@ def test_calls_have_fixed_shapes(folder: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_where_the_place_in_a_call_matters(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine whose kernels sum in another order at some places, texts are encoded one by one."""
-    encoder = TextEncoder(str(folder))
-    forward = encoder._forward
-
-    def uneven(tokens: list[list[int]], width: int) -> Any:
-        found = forward(tokens, width).clone()
-        found[3:] *= 1 + 2.0**-20
-        return found
-
-    monkeypatch.setattr(encoder, "_forward", uneven)
-    whole = encoder.transform(TEXTS)
-    assert np.array_equal(encoder.transform(TEXTS[::-1]), whole[::-1])
-    assert all(np.array_equal(encoder.transform(text[None])[0], whole[row]) for row, text in enumerate(TEXTS))
+    check_where_places_matter(TextEncoder(str(folder)), TEXTS, monkeypatch)
 
 
 @pytest.mark.parametrize("cell", [None, 3.0, "\ud800SECRET"])
 def test_what_is_not_a_text(encoder: TextEncoder, cell: Any) -> None:
-    with refuses("texts") as caught:
+    with refuses("texts", "SECRET") as caught:
         encoder.transform(column("fine", cell))
-    assert "SECRET" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
@@ -162,10 +149,9 @@ def test_spec_holds_a_name_and_no_path(folder: Path, encoder: TextEncoder) -> No
     rebuilt = from_spec(json.loads(json.dumps(spec)), model_path=folder)
     assert rebuilt.fingerprint() == encoder.fingerprint()
     assert np.array_equal(rebuilt.transform(TEXTS), encoder.transform(TEXTS))
-    with refuses("features_model"):
-        from_spec(spec)
-    with refuses("features_model"):
-        from_spec(spec, model_path=folder / "none")
+    for missing in (None, folder / "none"):
+        with refuses("features_model"):
+            from_spec(spec, model_path=missing)
 
 
 def test_another_model_is_refused(folder: Path, encoder: TextEncoder, tmp_path: Path) -> None:
@@ -315,7 +301,3 @@ def test_what_minilm_can_not_read_is_counted(minilm: MiniLm) -> None:
     texts = ["Where is my card?", "ይህ ፊልም በጣም ጥሩ ነው", "أين بطاقتي؟", "Où est ma carte ?", "a word " * 300, None, ""]
     found = set(minilm.unusual(np.array([[text] for text in texts], dtype=object)))
     assert found == {(1, "", UNKNOWN), (2, "", UNKNOWN), (4, "", CUT), (5, "", NO_TEXT)}
-
-
-def test_batch_size_changes_rounding_only(folder: Path, encoder: TextEncoder) -> None:
-    assert np.allclose(TextEncoder(str(folder), batch_size=4).transform(TEXTS), encoder.transform(TEXTS), atol=1e-6)

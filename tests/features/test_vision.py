@@ -21,6 +21,7 @@ pytest.importorskip("transformers")
 
 DIMS = {"vit": 32, "clip": 16, "dinov2": 32, "convnext": 24, "resnet": 24}
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(6, 20, 24, 3), dtype=np.uint8)
+HALF = [0.5, 0.5, 0.5]
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +79,9 @@ def test_grey_images_have_three_equal_channels(folders: dict[str, Path]) -> None
     expected = encoder.transform(np.repeat(grey[..., None], 3, axis=3))
     assert np.array_equal(encoder.transform(grey), expected)
     assert np.array_equal(encoder.transform(grey[..., None]), expected)
-
-
-@pytest.mark.parametrize("shape", [(3,), (8, 8, 4), (2, 8, 8, 3)])
-def test_shapes_that_are_no_images(folders: dict[str, Path], shape: tuple[int, ...]) -> None:
-    with refuses("input shape for vision"):
-        build(folders, "vit").output_dim(shape)
+    for shape in ((3,), (8, 8, 4), (2, 8, 8, 3)):
+        with refuses("input shape for vision"):
+            encoder.output_dim(shape)
 
 
 def test_preprocessing_is_the_models(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -92,9 +90,6 @@ def test_preprocessing_is_the_models(folders: dict[str, Path], tmp_path: Path) -
     encoder = VisionEncoder(str(folder))
     assert encoder._preprocessing == Preprocessing(40, (0.5,) * 3, (0.5,) * 3)
     assert encoder.fingerprint() != VisionEncoder(str(folders["convnext"])).fingerprint()
-
-
-HALF = [0.5, 0.5, 0.5]
 
 
 def of(folder: Path, config: Any, model_type: str = "vit", *sizes: Any) -> Preprocessing:
@@ -144,14 +139,12 @@ def test_spec(folders: dict[str, Path]) -> None:
     assert parse_features(f"vision:{folders['vit']}").spec()["weights_sha256"] == spec["weights_sha256"]
 
 
-def test_a_pooler_that_the_checkpoint_lacks(folders: dict[str, Path]) -> None:
-    with refuses("model"):
-        build(folders, "vit", pooling="pooler").transform(IMAGES)
-
-
 def test_models_that_do_not_fit(folders: dict[str, Path], tmp_path: Path) -> None:
     with refuses("model"):
         VisionEncoder(str(folders["vit"]), image_size=40).output_dim((8, 8))
+    # The checkpoint lacks a pooler.
+    with refuses("model"):
+        build(folders, "vit", pooling="pooler").transform(IMAGES)
     (tmp_path / "empty").mkdir()
     with refuses("model"):
         parse_features(f"vision:{tmp_path / 'empty'}").output_dim((8, 8))

@@ -11,21 +11,36 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership, dirichlet_weights, offsets_of
-from privmix.mechanisms.mixing import LatticeRecords, add_rows, sum_rows
+from privmix.mechanisms.mixing import LatticeRecords, RowSums, add_rows, sum_rows, sum_type
 from privmix.mechanisms.streams import SecretStreams
 from tests.refusals import refuses
 
-from .naive import naive_sum_rows
 from .statistics import Z_LIMIT
 
+# Weights are multiples of 2 ** -16 at the finest.
+_BITS = 16
 
-def _random_membership(
-    generator: np.random.Generator, rows: int, records: int, rate: float, weighted: bool = False
+
+def random_membership(
+    generator: np.random.Generator, rows: int, records: int, rate: float, weighted: bool = False, grid: int = 2**10
 ) -> Membership:
+    """Each record in each row at the rate; weights are multiples of 1 / ``grid``."""
     matrix = generator.random((rows, records)) < rate
     indices = np.nonzero(matrix)[1]
-    weights = generator.integers(0, 2**10, len(indices)) / 2**10 if weighted else None
+    weights = generator.integers(0, grid, len(indices)) / grid if weighted else None
     return Membership(offsets_of(matrix.sum(axis=1)), indices, weights)
+
+
+def naive_sum_rows(lattice_x: NDArray[Any], membership: Membership) -> NDArray[np.float64]:
+    """What ``sum_rows`` computes; ``lattice_x`` is what ``LatticeRecords.of`` takes."""
+    bits = 0 if membership.weights is None else _BITS
+    sums = np.zeros((membership.rows, lattice_x.shape[1]), np.int64)
+    for row in range(membership.rows):
+        for draw in range(membership.offsets[row], membership.offsets[row + 1]):
+            weight = 1.0 if membership.weights is None else membership.weights[draw] * 2.0**bits
+            assert weight == int(weight)
+            sums[row] += int(weight) * lattice_x[membership.indices[draw]].astype(np.int64)
+    return np.asarray(sums * 2.0**-bits, np.float64)
 
 
 @settings(max_examples=40, deadline=None)
@@ -44,7 +59,7 @@ def test_exact(
 ) -> None:
     generator = np.random.default_rng(seed)
     x = generator.integers(-magnitude, magnitude + 1, (records, dim)).astype(dtype)
-    membership = _random_membership(generator, rows, records, rate, weighted)
+    membership = random_membership(generator, rows, records, rate, weighted)
     np.testing.assert_array_equal(sum_rows(LatticeRecords.of(x), membership), naive_sum_rows(x, membership))
 
 
@@ -68,7 +83,7 @@ def test_sums_are_the_same_to_the_bit_with_and_without_torch(
     pytest.importorskip("torch")
     generator = np.random.default_rng(bits)
     records = LatticeRecords.of(generator.integers(-(2**bits), 2**bits, (900, 70)))
-    members = _random_membership(generator, 30, 900, 0.05 if kind is np.float32 else 0.4, weighted)
+    members = random_membership(generator, 30, 900, 0.05 if kind is np.float32 else 0.4, weighted)
     sums = {}
     for imported in (True, False):
         sums[imported] = np.full((30, 70), 3, np.float64 if weighted or bits > 15 else kind)
@@ -85,7 +100,7 @@ def test_sums_are_the_same_to_the_bit_with_and_without_torch(
 def test_exact_where_a_row_is_cut_into_several_bags(seed: int, rate: float, bits: int) -> None:
     generator = np.random.default_rng(seed)
     x = generator.integers(2**bits - 3, 2**bits, (1_200, 3)) * generator.choice([-1, 1], (1_200, 1))
-    membership = _random_membership(generator, 4, 1_200, rate)
+    membership = random_membership(generator, 4, 1_200, rate)
     np.testing.assert_array_equal(sum_rows(LatticeRecords.of(x), membership), naive_sum_rows(x, membership))
 
 
@@ -129,9 +144,9 @@ def test_records_filled_in_pieces_are_the_records(dim: int) -> None:
 
 
 def test_empty_rows_are_rows() -> None:
-    x = np.arange(6.0).reshape(3, 2)
-    some = Membership(np.array([0, 0, 2, 2]), np.array([0, 2]))
-    assert sum_rows(LatticeRecords.of(x), some).tolist() == [[0, 0], [4, 6], [0, 0]]
+    x, membership = np.arange(6.0).reshape(3, 2), Membership(np.array([0, 0, 2, 2]), np.array([0, 2]))
+    assert sum_rows(LatticeRecords.of(x), membership).tolist() == [[0, 0], [4, 6], [0, 0]]
+    assert repr(membership) == "<Membership of 3 rows>", "it does not show its members"
     none = Membership(np.zeros(4, np.int64), np.zeros(0, np.int64))
     assert sum_rows(LatticeRecords.of(x), none).tolist() == [[0, 0]] * 3
 
@@ -176,7 +191,7 @@ def test_stacking_puts_rows_below_one_another() -> None:
     generator = np.random.default_rng(0)
     x = generator.integers(-9, 9, (12, 3)).astype(np.float64)
     for weighted in (False, True):
-        parts = [_random_membership(generator, rows, 12, 0.4, weighted) for rows in (3, 1, 4)]
+        parts = [random_membership(generator, rows, 12, 0.4, weighted) for rows in (3, 1, 4)]
         stacked = Membership.stack(parts)
         assert stacked.rows == 8
         np.testing.assert_array_equal(
@@ -184,11 +199,7 @@ def test_stacking_puts_rows_below_one_another() -> None:
             np.concatenate([sum_rows(LatticeRecords.of(x), part) for part in parts]),
         )
     with pytest.raises(ValueError, match="weighted"):
-        Membership.stack([_random_membership(generator, 2, 12, 0.4, weighted) for weighted in (False, True)])
-
-
-def test_a_membership_does_not_show_its_members() -> None:
-    assert repr(Membership(np.array([0, 1]), np.array([4321]))) == "<Membership of 1 rows>"
+        Membership.stack([random_membership(generator, 2, 12, 0.4, weighted) for weighted in (False, True)])
 
 
 @pytest.mark.parametrize(
@@ -206,3 +217,71 @@ def test_a_membership_does_not_show_its_members() -> None:
 def test_bad_weight_arguments_are_refused(alpha: float, max_weight: float, bits: int, field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
         dirichlet_weights(np.random.default_rng(0), 2, 3, alpha, max_weight, bits)
+
+
+# Running sums.
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    bits=st.sampled_from([8, 15, 23, 24, 30]),
+    weighted=st.booleans(),
+    merged=st.booleans(),
+)
+def test_sums_over_tiles_are_those_of_integers(
+    seed: int, sizes: list[int], bits: int, weighted: bool, merged: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    rows, dim, classes, largest = 5, 3, 4, 2**bits - 1
+
+    def empty() -> RowSums:
+        return RowSums(rows, dim, classes, largest=largest, weight_step=1 / 16 if weighted else None)
+
+    total, x, counts = empty(), np.zeros((rows, dim)), np.zeros((rows, classes))
+    for size in sizes:
+        features = rng.choice([-largest, largest, 1], (size, dim))
+        labels, members = rng.integers(0, classes, size), random_membership(rng, rows, size, 0.5, weighted, grid=16)
+        x += naive_sum_rows(features, members) * (16 if weighted else 1)
+        counts += naive_sum_rows(np.eye(classes)[labels], members) * (16 if weighted else 1)
+        records = LatticeRecords.of(np.concatenate([features, np.full((1, dim), largest)]))
+        if merged:
+            part = empty()
+            part.add(0, records, labels, members)
+            total.merge(part)
+        else:
+            total.add(0, records, labels, members)
+    np.testing.assert_array_equal(total.x, x)
+    np.testing.assert_array_equal(total.counts, counts)
+    np.testing.assert_array_equal(total.totals, counts.sum(axis=1))
+    assert np.abs(x).max() < {4: 2**31, 8: 2**53}[total.x.itemsize]
+
+
+def test_types_grow_just_before_they_would_round() -> None:
+    """Sums pass 2**24 and 2**31 by one odd unit, which float32 and int32 would lose."""
+    largest = 2**23 + 1
+    records, labels = LatticeRecords.of(np.full((1, 1), largest)), np.zeros(1, np.int64)
+    once = Membership(np.array([0, 1]), np.array([0]))
+    sums = RowSums(1, 1, 2, largest=largest)
+    kinds = []
+    for number in range(1, 301):
+        sums.add(0, records, labels, once)
+        assert sums.x.item() == number * largest
+        kinds.append(sums.x.dtype.type)
+    assert list(dict.fromkeys(kinds)) == [np.float32, np.int32, np.float64]
+    assert sums.counts.tolist() == [[300, 0]]
+    assert repr(sums) == "<RowSums of 1 rows>", "private sums do not print"
+
+
+def test_a_guess_sets_the_type_and_changes_no_value() -> None:
+    assert RowSums(1, 1, 2, largest=2**15, draws_expected=100).x.dtype == np.float32
+    assert RowSums(1, 1, 2, largest=2**15, draws_expected=1_000).x.dtype == np.int32
+    assert RowSums(1, 1, 2, largest=2**15, draws_expected=100_000).x.dtype == np.float64
+
+
+def test_sums_beyond_every_type_are_refused() -> None:
+    kinds = [sum_type(most, False) for most in (2**24 - 1, 2**24, 2**31, 2**53 - 1)]
+    assert kinds == [np.float32, np.int32, np.float64, np.float64]
+    with refuses("lattice sums"):
+        sum_type(2**53, False)

@@ -28,24 +28,15 @@ Maker = Callable[..., Any]
 FACTS: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (4,)}
 
 
-def release_plan(choices: Mapping[str, Any], *, records_declared: bool = False) -> Plan:
+def release_plan(choices: Mapping[str, Any], **given: Any) -> Plan:
     own = own_options({"mixup_degree": 8, "rows": 30, **choices})
-    config = ReleaseConfig(records=80, dim=4, classes=CLASSES, records_declared=records_declared, **own)
-    found: Plan = config.calibrate(*TARGET)
+    found: Plan = ReleaseConfig(records=80, dim=4, classes=CLASSES, **given, **own).calibrate(*TARGET)
     return found
 
 
-def training_plan(microbatch_size: int, adjacency: Adjacency, *, records_declared: bool = False) -> Plan:
-    return plan_training(
-        80,
-        epsilon=TARGET[0],
-        delta=TARGET[1],
-        batch_size=10,
-        epochs=2,
-        microbatch_size=microbatch_size,
-        adjacency=adjacency,
-        records_declared=records_declared,
-    )
+def training_plan(microbatch_size: int, adjacency: Adjacency, **given: Any) -> Plan:
+    batches = {"batch_size": 10, "epochs": 2, "microbatch_size": microbatch_size, "adjacency": adjacency}
+    return plan_training(80, epsilon=TARGET[0], delta=TARGET[1], **batches, **given)
 
 
 MAKERS: dict[str, Maker] = {

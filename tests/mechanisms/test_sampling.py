@@ -196,11 +196,8 @@ def test_poisson_row_sizes_are_binomial() -> None:
     assert chi_square_p(sizes, stats.binom(12, 0.3).pmf(np.arange(13))) > P_LIMIT
 
 
-def test_poisson_rate_one_is_everyone() -> None:
+def test_poisson_rate_one_is_everyone_and_rows_may_be_empty() -> None:
     assert draw_matrix(PoissonSampling(7, 5, 1.0), _streams()).all()
-
-
-def test_poisson_rows_may_be_empty() -> None:
     membership = PoissonSampling(3, 100, 0.01).draw(_streams(), 0, 0)
     assert membership.rows == 100
     assert (membership.counts == 0).any()
@@ -244,12 +241,9 @@ def test_allocation_bugs_are_caught() -> None:
     sampler = AllocationSampling(600, 2 * ROW_TILE, 256)
     honest = draw_matrix(sampler, _streams())
     # In two rows of a block; in none; and not uniformly: a generator's numbers modulo the size are not.
-    for place, value in (
-        (int(np.flatnonzero(~honest[:8, 0])[0]), True),
-        (int(np.flatnonzero(honest[:8, 0])[0]), False),
-    ):
+    for value in (True, False):
         wrong = honest.copy()
-        wrong[place, 0] = value
+        wrong[np.flatnonzero(honest[:8, 0] != value)[0], 0] = value
         with pytest.raises(AssertionError):
             _places(wrong, sampler)
     generator = np.random.default_rng(0)
