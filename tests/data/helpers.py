@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
@@ -30,6 +31,12 @@ def refuses_silently(field: str, hidden: str = "Smith") -> Any:
         InvalidInput,
         check=lambda error: bool(re.search(field, error.field)) and not re.search(f"{hidden}|\n", str(error)),
     )
+
+
+def put(folder: Path, content: str | bytes, name: str = "d.csv", encoding: str = "utf-8") -> Path:
+    path = folder / name
+    path.write_bytes(content.encode(encoding) if isinstance(content, str) else content)
+    return path
 
 
 def idx_bytes(array: NDArray[Any]) -> bytes:
@@ -97,3 +104,21 @@ def held(kind: str, table: pa.Table, folder: Path) -> Any:
     else:
         pq.write_table(table, path)
     return path
+
+
+def forms(table: pa.Table) -> dict[str, Any]:
+    """The same records in every form that is held in memory."""
+    frame = table.to_pandas()
+    names = [name for name in table.column_names if name != "label"]
+    return {
+        **{kind: held(kind, table, Path()) for kind in ("table", "pandas", "polars", "datasets")},
+        "nullable": frame.convert_dtypes(),
+        "objects": frame.astype(object),
+        "arrow types": table.to_pandas(types_mapper=pandas.ArrowDtype),
+        "lazy": held("polars", table, Path()).lazy(),
+        "arrow dataset": pyarrow.dataset.dataset(table),
+        "chunks": pa.concat_tables([table.slice(0, 1), table.slice(1)]),
+        "batch": table.combine_chunks().to_batches()[0],
+        "apart": (frame[names], frame["label"]),
+        "rows": (frame[names].astype(object).to_numpy(), frame["label"].tolist()),
+    }

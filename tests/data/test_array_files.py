@@ -1,8 +1,10 @@
-"""The readers of .npz, .npy and safetensors files."""
+"""The readers of .npz, .npy, safetensors and idx files."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -13,8 +15,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from privmix.data import open_dataset
+from privmix.data.idx import IdxSource
 from privmix.errors import InvalidInput, StorageError
-from tests.data.helpers import refuses_silently
+from tests.data.helpers import IDX_CODES, idx_bytes, put, refuses_silently, write_mnist
 from tests.refusals import refuses
 
 X = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
@@ -164,7 +167,86 @@ def tensor(kind: str, shape: list[int], start: int, end: int) -> dict[str, Any]:
     ids=range(6),
 )
 def test_damaged_headers(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "d.safetensors"
-    path.write_bytes(content)
+    path = put(tmp_path, name="d.safetensors", content=content)
     with refuses_silently(""):
         open_dataset(path, classes=2).read()
+
+
+# Files of idx, by themselves and as MNIST's.
+
+CLASSES = ("0", "1", "2")
+PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 4, 3), dtype=np.uint8)
+DIGITS = np.array([0, 1, 2, 1, 0], dtype=np.uint8)
+
+
+@pytest.mark.parametrize("dtype", sorted(IDX_CODES))
+@pytest.mark.parametrize("zipped", [False, True])
+def test_every_type_is_read_back(tmp_path: Path, dtype: str, zipped: bool) -> None:
+    x = np.arange(-6, 18).astype(dtype).reshape(4, 3, 2)
+    pack = gzip.compress if zipped else bytes
+    source = IdxSource(
+        put(tmp_path, name="x", content=pack(idx_bytes(x))),
+        put(tmp_path, name="y", content=pack(idx_bytes(np.array([0, 1, 2, 0], dtype=np.int32)))),
+        CLASSES,
+    )
+    assert source.schema.records == 4
+    assert source.schema.input_shape == (3, 2)
+    data = source.read()
+    assert np.array_equal(data.x, x)
+    assert data.x.dtype == (np.uint8 if dtype == "uint8" else np.float32)
+    assert data.y.tolist() == [0, 1, 2, 0]
+    assert np.array_equal(np.concatenate([batch.x for batch in source.batches(3)]), x)
+
+
+def test_the_schema_comes_from_headers_alone(tmp_path: Path) -> None:
+    """Formal guarantee: public facts first."""
+    source = IdxSource(
+        put(tmp_path, name="x", content=gzip.compress(idx_bytes(PIXELS))[:-20]),
+        put(tmp_path, name="y", content=gzip.compress(idx_bytes(DIGITS))),
+        CLASSES,
+    )
+    assert source.schema.records == 5
+    with pytest.raises(InvalidInput, match="undamaged"):
+        source.read()
+
+
+DAMAGED = {
+    "empty": (b"", "begins with two zero bytes"),
+    "text": (b"Mrs Smith, positive", "begins with two zero bytes"),
+    "magic": (b"\1\0\x08\1\0\0\0\1\0", "begins with two zero bytes"),
+    "type": (b"\0\0\x07\1\0\0\0\1\0", "begins with two zero bytes"),
+    "no-dimensions": (b"\0\0\x08\0", "begins with two zero bytes"),
+    "header": (b"\0\0\x08\3\0\0\0\1", "truncated header"),
+    "short": (idx_bytes(PIXELS)[:-1], "truncated"),
+    "header-only": (idx_bytes(PIXELS)[:16], "truncated"),
+    "long": (idx_bytes(PIXELS) + b"\0", "the file is longer"),
+    "zipped-short": (gzip.compress(idx_bytes(PIXELS)[:-1]), "truncated"),
+    "zipped-long": (gzip.compress(idx_bytes(PIXELS) + b"\0"), "the file is longer"),
+    "zip-cut": (gzip.compress(idx_bytes(PIXELS))[:30], "undamaged"),
+    "no-zip": (b"\x1f\x8bnothing that was ever zipped", "undamaged"),
+    "shape-of-all": (b"\0\0\x08\3" + b"\xff" * 12, "shape of y"),
+    "shape-of-one": (b"\0\0\x08\3\0\0\0\5" + b"\xff" * 8, "values in one record"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_files_are_refused(tmp_path: Path, case: str) -> None:
+    content, message = DAMAGED[case]
+    y = put(tmp_path, name="y", content=idx_bytes(DIGITS))
+    with pytest.raises(InvalidInput, match=message) as caught:
+        IdxSource(put(tmp_path, name="x", content=content), y, CLASSES).read()
+    assert not re.search(f"\n|Mrs|{b'Mrs '.hex()}", str(caught.value))
+
+
+def test_the_mnist_layout_has_ten_classes_and_two_splits(tmp_path: Path) -> None:
+    write_mnist(tmp_path, "train", PIXELS, DIGITS)
+    write_mnist(tmp_path, "t10k", PIXELS[:2], DIGITS[:2], zipped=False)
+    train, test = open_dataset(tmp_path), open_dataset(tmp_path, split="test")
+    assert train.schema.classes == tuple("0123456789")
+    assert (train.schema.records, test.schema.records) == (5, 2)
+    assert np.array_equal(test.read().x, PIXELS[:2])
+    assert open_dataset(tmp_path, classes=3).schema.classes == CLASSES
+    assert open_dataset(tmp_path / "train-images-idx3-ubyte.gz").schema.records == 5
+    (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(StorageError, match="the labels of train-images"):
+        open_dataset(tmp_path)

@@ -17,7 +17,7 @@ import pytest
 
 from privmix.data import open_dataset
 from privmix.data.source import CELLS
-from tests.data.helpers import held, png, refuses_silently
+from tests.data.helpers import held, png, put, refuses_silently
 from tests.refusals import refuses
 
 CLASSES = ["<=50K", ">50K"]
@@ -26,17 +26,11 @@ ROWS = [['clerk, a\n"good" one', "38"], ["", "NaN"], ["Jürgen", "x"]]
 SECRET = "Smith"
 
 
-def write(folder: Path, content: str | bytes, name: str = "d.csv") -> Path:
-    path = folder / name
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("zipped", [False, True])
 def test_csv_tables_hold_texts_that_may_span_lines(tmp_path: Path, line_end: str, zipped: bool) -> None:
     content = ("\ufeff" + TEXT.replace("\n", line_end)).encode()
-    path = write(tmp_path, gzip.compress(content) if zipped else content, "d.csv.gz" if zipped else "d.csv")
+    path = put(tmp_path, gzip.compress(content) if zipped else content, "d.csv.gz" if zipped else "d.csv")
     source = open_dataset(path, columns=["job", "age"], label_column="income", classes=CLASSES)
     assert source.schema.columns == ("job", "age")
     assert (source.schema.records, source.schema.input_shape) == (3, (2,))
@@ -48,12 +42,12 @@ def test_csv_tables_hold_texts_that_may_span_lines(tmp_path: Path, line_end: str
 
 
 def test_columns_come_in_the_order_asked_for(tmp_path: Path) -> None:
-    path = write(tmp_path, TEXT)
+    path = put(tmp_path, TEXT)
     for names in (("age", "job"), ("job",)):
         source = open_dataset(path, columns=names, label_column="income", classes=CLASSES)
         assert source.schema.columns == names
         assert source.read().x.tolist() == [[row[name == "age"] for name in names] for row in ROWS]
-    path = write(tmp_path, '"a\nb",label\nhello,1\n')
+    path = put(tmp_path, '"a\nb",label\nhello,1\n')
     assert open_dataset(path, columns=["a\nb"], classes=2).read().x.tolist() == [["hello"]]
 
 
@@ -114,7 +108,7 @@ def test_parquet_tables(tmp_path: Path) -> None:
 def test_bad_tables_are_refused_silently(
     tmp_path: Path, content: str | bytes, options: dict[str, Any], field: str
 ) -> None:
-    path = write(tmp_path, content)
+    path = put(tmp_path, content)
     with refuses_silently(field):
         open_dataset(path, **{"label_column": "income", "classes": CLASSES} | options).read()
 
@@ -179,7 +173,7 @@ NUMBERS_TEXT = "a,label,b\n1,cat,2.5\n-3e2,dog,4\n"
     ],
 )
 def test_numeric_columns_and_a_label(tmp_path: Path, text: str) -> None:
-    source = open_dataset(write(tmp_path, text), classes=ANIMALS)
+    source = open_dataset(put(tmp_path, text), classes=ANIMALS)
     assert (source.schema.records, source.schema.input_shape) == (2, (2,))
     data = source.read()
     assert data.x.tolist() == [[1.0, 2.5], [-300.0, 4.0]]
@@ -212,4 +206,4 @@ def test_numeric_columns_and_a_label(tmp_path: Path, text: str) -> None:
 )
 def test_bad_tables_of_numbers_are_refused_silently(tmp_path: Path, text: str | bytes, field: str) -> None:
     with refuses_silently(field):
-        open_dataset(write(tmp_path, text), classes=ANIMALS).read()
+        open_dataset(put(tmp_path, text), classes=ANIMALS).read()

@@ -24,6 +24,7 @@ from privmix.data import open_dataset
 from privmix.data.dialect import BrokenQuotes, Dialect, Quotes
 from privmix.data.header import columns_of
 from privmix.errors import InvalidInput
+from tests.data.helpers import put
 from tests.refusals import refuses
 
 CLASSES = ["yes", "no"]
@@ -31,12 +32,6 @@ SECRET = "Zq7Secret"
 FEW = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 CELL = st.text(alphabet='ab ,;|"\n\r\té', max_size=6)
 MARKS = {",": ",", ";": ";", "|": "|", "tab": "\t"}
-
-
-def write(folder: Path, text: str, encoding: str = "utf-8", name: str = "d.csv") -> Path:
-    path = folder / name
-    path.write_bytes(text.encode(encoding))
-    return path
 
 
 @FEW
@@ -80,7 +75,7 @@ def test_a_row_of_another_length_is_a_record_and_is_refused_when_read(tmp_path: 
     for wrong in ("x", "1,2,3,4", '"p\nq"', ",,,,,"):
         for place in range(4):
             lines = [*good[:place], wrong, *good[place:]]
-            path = write(tmp_path, "note,size,label\n" + "\n".join(lines) + "\n")
+            path = put(tmp_path, "note,size,label\n" + "\n".join(lines) + "\n")
             for wanted in ({"columns": ["note", "size"]}, {"number_columns": ["size"]}):
                 source = open_dataset(path, classes=CLASSES, **wanted)  # type: ignore[arg-type]
                 assert source.schema.records == 4
@@ -90,7 +85,7 @@ def test_a_row_of_another_length_is_a_record_and_is_refused_when_read(tmp_path: 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "cp1252", "cp1250", "iso-8859-15"])
 def test_encodings(tmp_path: Path, encoding: str) -> None:
-    path = write(tmp_path, "Größe;Ort;label\n1,5;Köln;yes\n-2e1;Łódź;no\n".replace("Łódź", "Ulm"), encoding)
+    path = put(tmp_path, "Größe;Ort;label\n1,5;Köln;yes\n-2e1;Łódź;no\n".replace("Łódź", "Ulm"), encoding=encoding)
     dialect = Dialect(";", ",", encoding.removesuffix("-sig"), numbers=("Größe",))
     source = open_dataset(path, columns=["Größe", "Ort"], classes=CLASSES, dialect=dialect)
     assert source.read().x.tolist() == [["1.5", "Köln"], ["-2e1", "Ulm"]]
@@ -104,7 +99,7 @@ def test_encodings(tmp_path: Path, encoding: str) -> None:
 def test_the_decimal_mark_is_declared(tmp_path: Path) -> None:
     """A point that parts thousands is refused, not read as a thousandth; days and texts stay what they are."""
     cells = ["3,5", "1.234", "1.234,5", "31.12.1999", "n.a.", " -1,0 ", ",5", "1e3"]
-    path = write(tmp_path, "a;b;label\n" + "".join(f"{cell};{cell};yes\n" for cell in cells))
+    path = put(tmp_path, "a;b;label\n" + "".join(f"{cell};{cell};yes\n" for cell in cells))
     dialect = Dialect(";", ",", numbers=("a",))
     x = open_dataset(path, columns=["a", "b"], classes=CLASSES, dialect=dialect).read().x
     assert x[:, 0].tolist() == ["3.5", "1,234", "1.234,5", "31.12.1999", "n.a.", " -1.0 ", ".5", "1e3"]
@@ -115,19 +110,19 @@ def test_the_decimal_mark_is_declared(tmp_path: Path) -> None:
 
 
 def test_numbers_of_a_table_are_those_of_its_specification(tmp_path: Path) -> None:
-    path = write(tmp_path, "dose;code;label\n" + '"2,5";1,5;yes\n"x";"1,5";no\n' * 2)
+    path = put(tmp_path, "dose;code;label\n" + '"2,5";1,5;yes\n"x";"1,5";no\n' * 2)
     spec = pm.spec(path, number={"dose": (0, 5)}, category={"code": ["1,5"]}, csv={"separator": ";"})
     columns = pm.Columns(csv="separator=;,decimal=comma")
     found = pm.check(path, features=spec.extractor(), classes=CLASSES, columns=columns)
     assert dict(found.counts) == {("dose", "not a number", True): 2}
-    wide = write(tmp_path, "dose,code,label\n2.5,1,yes\n1,2,3,no\n")
+    wide = put(tmp_path, "dose,code,label\n2.5,1,yes\n1,2,3,no\n")
     with pytest.raises(InvalidInput, match="separator"):
         pm.check(wide, features="identity", classes=CLASSES, columns=columns)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_a_header_in_utf_16_is_refused(tmp_path: Path, encoding: str) -> None:
-    path = write(tmp_path, "age,y\n1,yes\n", encoding)
+    path = put(tmp_path, "age,y\n1,yes\n", encoding=encoding)
     with pytest.raises(InvalidInput) as caught:
         columns_of(path, Dialect(encoding="latin-1"))
     assert "\0" not in str(caught.value)
@@ -135,7 +130,7 @@ def test_a_header_in_utf_16_is_refused(tmp_path: Path, encoding: str) -> None:
 
 @pytest.mark.parametrize("text", [f"{SECRET};31\nx;20\n", f'id,"note,label\n1,{SECRET},yes\n2,"b",no\n'])
 def test_a_header_that_may_be_a_record_is_not_shown(tmp_path: Path, text: str) -> None:
-    path = write(tmp_path, text)
+    path = put(tmp_path, text)
     for call in (lambda: open_dataset(path, classes=CLASSES), lambda: columns_of(path), lambda: pm.spec(path)):
         with pytest.raises(InvalidInput) as caught:
             call()
@@ -175,7 +170,7 @@ def test_dialects_are_for_csv(tmp_path: Path) -> None:
 
 
 def test_pixels_are_not_assumed_of_columns_of_numbers(tmp_path: Path) -> None:
-    path = write(tmp_path, "age,job,label\n30,clerk,yes\n40,judge,no\n")
+    path = put(tmp_path, "age,job,label\n30,clerk,yes\n40,judge,no\n")
     for data in (path, pandas.read_csv(path)):
         with refuses("features"):
             pm.plan(data, classes=CLASSES, epsilon=1, delta=1e-3)
@@ -185,7 +180,7 @@ def test_a_run_that_was_begun_without_dialects_goes_on(tmp_path: Path) -> None:
     from privmix.features.identity import Identity
     from privmix.jobs.dataset import open_dataset as opened
 
-    path = write(tmp_path, "a,label\n1,yes\n2,no\n")
+    path = put(tmp_path, "a,label\n1,yes\n2,no\n")
     names = set(opened(path, Identity(), classes=CLASSES).identity()["columns"])
     assert not names & {"separator", "decimal", "encoding"}
     columns = pm.Columns(csv={"separator": ","})
@@ -250,14 +245,14 @@ def test_a_record_takes_in_no_other(tmp_path: Path) -> None:
 
 def test_a_check_names_the_record(tmp_path: Path) -> None:
     for evil in (*ODD, *EVEN):
-        path = write(tmp_path, f'label,size,note\nno,1,"a\n""b"""\n\n{evil}\nyes,2,c\n')
+        path = put(tmp_path, f'label,size,note\nno,1,"a\n""b"""\n\n{evil}\nyes,2,c\n')
         found = pm.check(path, features="identity", columns=["size"], classes=CLASSES)
         assert [(one.record, one.column, one.refused) for one in found.misfits] == [(2, None, True)]
         assert "quotes" in found.misfits[0].why
 
 
 def test_cells_are_told_apart_as_the_parser_does(tmp_path: Path) -> None:
-    path = write(tmp_path, 'note,size,label\n"a\n,""b""",,yes\n"",x,no\nc,"","no"\nlong' + "g" * 200_000 + ",1,\n")
+    path = put(tmp_path, 'note,size,label\n"a\n,""b""",,yes\n"",x,no\nc,"","no"\nlong' + "g" * 200_000 + ",1,\n")
     with path.open("rb") as stream:
         rows = list(reader.rows_of(path, stream))
     assert rows[1:4] == [['a\n,"b"', "", "yes"], ["", "x", "no"], ["c", "", "no"]]
@@ -272,7 +267,7 @@ def test_a_record_longer_than_the_parser_takes_is_one(tmp_path: Path, monkeypatc
     for place in (0, 5, 10):
         lines = [f"n,{row},{CLASSES[row % 2]}" for row in range(10)]
         lines.insert(place, "n" * 10_000 + ",1,yes")
-        path = write(tmp_path, "note,size,label\n" + "\n".join(lines) + "\n")
+        path = put(tmp_path, "note,size,label\n" + "\n".join(lines) + "\n")
         source = open_dataset(path, classes=CLASSES, number_columns=["size"])
         assert source.schema.records == 11
         with pytest.raises(InvalidInput, match=r"private value \(hidden\)"):

@@ -12,7 +12,7 @@ import pytest
 
 from privmix.data import open_dataset
 from privmix.errors import InvalidInput
-from tests.data.helpers import refuses_silently
+from tests.data.helpers import put, refuses_silently
 
 CLASSES = ["cat", "dog"]
 SECRET = "Smith"
@@ -22,8 +22,7 @@ LIST = {"number_columns": ["x"], "feature_length": 1}
 def write(folder: Path, rows: list[Any] | str | bytes, name: str = "d.jsonl") -> Path:
     if isinstance(rows, list):
         rows = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / name).write_bytes(rows.encode() if isinstance(rows, str) else rows)
-    return folder / name
+    return put(folder, rows, name)
 
 
 @pytest.mark.parametrize("name", ["d.jsonl", "d.json", "d.jsonl.gz", "d.json.gz"])

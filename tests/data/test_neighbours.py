@@ -32,7 +32,7 @@ from PIL import Image
 from privmix.data import content_hashes, open_dataset
 from privmix.data.fingerprint import records_hash
 from privmix.errors import InvalidInput
-from tests.data.helpers import held, idx_bytes, write
+from tests.data.helpers import forms, idx_bytes, write
 
 SECRET = "Zq7Secret"
 CLASSES = ["cat", "dog"]
@@ -349,24 +349,6 @@ def test_another_record_changes_nothing_but_itself(name: str, data: st.DataObjec
             assert found.records[:place] + found.records[place + 1 :] == others
 
 
-def forms(table: pa.Table, folder: Path) -> dict[str, Any]:
-    """The same records in every form that is held in memory."""
-    frame = table.to_pandas()
-    names = [name for name in table.column_names if name != "label"]
-    return {
-        **{kind: held(kind, table, folder) for kind in ("table", "pandas", "polars", "datasets")},
-        "nullable": frame.convert_dtypes(),
-        "objects": frame.astype(object),
-        "arrow types": table.to_pandas(types_mapper=pandas.ArrowDtype),
-        "lazy": polars.from_arrow(table).lazy(),
-        "arrow dataset": pyarrow.dataset.dataset(table),
-        "chunks": pa.concat_tables([table.slice(0, 1), table.slice(1)]),
-        "batch": table.combine_chunks().to_batches()[0],
-        "apart": (frame[names], frame["label"]),
-        "rows": (frame[names].astype(object).to_numpy(), frame["label"].tolist()),
-    }
-
-
 # Ledgers know data by these.
 KEPT = {
     "numbers": "98ffe9a204c03fef0bc90a7c509ba4e77aaf4afcb8dfe382be6e3e0e3d47bf5f",
@@ -375,7 +357,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("kind", KEPT)
-def test_equal_content_has_one_hash_in_every_form(kind: str, tmp_path: Path) -> None:
+def test_equal_content_has_one_hash_in_every_form(kind: str) -> None:
     """Frames have a second one, of all their columns, and chunks one of theirs. Other records have another."""
     texts = kind == "cells"
     declared: dict[str, Any] = {"columns" if texts else "number_columns": ["a", "b"]}
@@ -384,7 +366,7 @@ def test_equal_content_has_one_hash_in_every_form(kind: str, tmp_path: Path) -> 
     found = []
     for content in (cells, longer, {**cells, "b": [1, 2, 3]}):
         hashes = []
-        for name, data in forms(pa.table(content), tmp_path).items():
+        for name, data in forms(pa.table(content)).items():
             source = open_dataset(data, classes=2, **({} if name == "rows" and not texts else declared))
             assert records_hash(source) in content_hashes(source)
             hashes.append(set(content_hashes(source)))

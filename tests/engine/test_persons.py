@@ -30,22 +30,13 @@ from privmix.research.rivals.embedding.engine import EmbeddingSums
 from tests.refusals import refuses
 
 CLASSES = ("ant", "bee", "cat")
+ROWS: dict[str, Any] = {"mixup_degree": 8}
 DESIGNS: dict[str, dict[str, Any]] = {
-    "moments": {"design": "moments"},
-    "class-moments": {"design": "class-moments"},
-    "two-stage": {"design": "two-stage"},
-    "three-stage": {"design": "three-stage"},
-    "poisson": {"mixup_degree": 8},
-    "allocation": {"design": "allocation", "mixup_degree": 8},
-    "fixed": {"design": "fixed", "mixup_degree": 8},
-    "random-weight": {"design": "random-weight", "mixup_degree": 8},
-    "poisson-means": {"mixup_degree": 8, "person_mean": True},
-    "fixed-means": {"design": "fixed", "mixup_degree": 8, "person_mean": True},
-    "random-weight-means": {"design": "random-weight", "mixup_degree": 8, "person_mean": True},
-    "hierarchical": {"design": "hierarchical", "mixup_degree": 8},
-    "classwise": {"design": "classwise", "mixup_degree": 8},
+    **{name: {"design": name} for name in ("moments", "class-moments", "two-stage", "three-stage", "gaussian-mixing")},
+    **{name: {"design": name, **ROWS} for name in ("poisson", "allocation", "fixed", "random-weight", "hierarchical")},
+    **{f"{one}-means": {"design": one, **ROWS, "person_mean": True} for one in ("poisson", "fixed", "random-weight")},
+    "classwise": {"design": "classwise", **ROWS},
     "full-batch": {"design": "classwise", "full_batch": True},
-    "gaussian-mixing": {"design": "gaussian-mixing"},
 }
 every_design = pytest.mark.parametrize("name", DESIGNS)
 

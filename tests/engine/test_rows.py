@@ -186,13 +186,6 @@ def test_label_noise_has_the_planned_size() -> None:
         assert (1e-10 < tail < 1 - 1e-10) == accepted
 
 
-def test_noise_is_drawn_once_a_row() -> None:
-    """The same key gives the same rows: a retry never adds a second sample of the noise."""
-    plan, records = make_plan(), make_records()
-    np.testing.assert_array_equal(release(plan, records, seed=3).x, release(plan, records, seed=3).x)
-    assert not np.array_equal(release(plan, records, seed=3).x, release(plan, records, seed=4).x)
-
-
 def test_noise_is_never_added_to_other_sums() -> None:
     """One stream object serves one run: two runs' difference would be free of noise."""
     streams = SecretStreams.from_seed(0)
