@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from privmix.jobs.column_estimates import calibrated
 from privmix.mechanisms import private_columns
 from privmix.mechanisms.private_columns import EDGES, ColumnQueries, estimate_columns
 from privmix.mechanisms.streams import SecretStreams
@@ -91,7 +92,7 @@ def test_the_price_is_the_target_by_another_accountant(categories: tuple[str, ..
     """Formal guarantee: dp_accounting's price of all queries and the thresholds' delta is at most epsilon."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    queries = ColumnQueries.calibrated(("age", "pay"), categories, 0.7, 1e-6)
+    queries = calibrated(("age", "pay"), categories, 0.7, 1e-6)
     one = pld.from_gaussian_mechanism(queries.noise, value_discretization_interval=1e-4)
     together = one.self_compose(4 + len(categories))
     assert 0.69 < together.get_epsilon_for_delta(1e-6 - queries.selection_delta) < 0.7005
@@ -108,7 +109,7 @@ def test_estimates_fit_the_records() -> None:
     age[:50] = np.nan
     pay[:3] = [np.inf, -1e300, 1e300]
     wards = Counter({"b": 9000, "a": 10_000, "rare": 1, "twice": 2})
-    queries = ColumnQueries.calibrated(("age", "pay"), ("ward",), 1.0, 1e-6)
+    queries = calibrated(("age", "pay"), ("ward",), 1.0, 1e-6)
     found: Any = estimate_columns(
         queries, {"age": age, "pay": pay}, {"ward": wards}, SecretStreams.from_seed(0), whole=["age"]
     )
@@ -130,6 +131,6 @@ def test_estimates_fit_the_records() -> None:
     [([7.0] * 9000, [7, 8]), ([0.0] * 5000 + [1.0] * 5000, [0, 1]), ([-3.0] * 4000 + [12.0] * 4000, [-3, 12])],
 )
 def test_whole_numbers_have_whole_bounds(values: list[float], bounds: list[int]) -> None:
-    queries = ColumnQueries.calibrated(("age",), (), 1.0, 1e-6)
+    queries = calibrated(("age",), (), 1.0, 1e-6)
     found: Any = estimate_columns(queries, {"age": np.array(values)}, {}, SecretStreams.from_seed(1), ["age"])
     assert found["age"]["range"] == bounds

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from privmix.accounting.api import calibrate_noise
 from privmix.accounting.events import Adjacency
+from privmix.accounting.pld import PldAccountant
 from privmix.data.frames import settled
 from privmix.data.source import Source
 from privmix.errors import InvalidInput, check_number
@@ -30,6 +32,9 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 
 _STEP: Final = 4096
+# Share of delta for values that one record alone has: small, since deltas of later releases add up with it in a ledger,
+# while the threshold hardly moves.
+_SELECTION: Final = 0.1
 _HIDDEN: Final = "noise hides its values at this epsilon: declare it from public knowledge, or ignore"
 
 
@@ -59,7 +64,7 @@ def estimated_columns(
         allowed = "no persons with `epsilon`: private estimates protect single records"
         raise InvalidInput("person", declared.person, allowed)
     names = {field: [name for name, said in wanted.items() if said == field] for field in ("number", "category")}
-    queries = ColumnQueries.calibrated(names["number"], names["category"], epsilon, delta)
+    queries = calibrated(names["number"], names["category"], epsilon, delta)
     # A query runs once here: what is charged is what is read.
     data = data if isinstance(data, str | Path) else settled(data)
     place = str(data) if isinstance(data, str | Path) else None
@@ -87,6 +92,17 @@ def estimated_columns(
         entries[name] = {PLACEHOLDER: _HIDDEN} if entry is None else entry
         entries[name] |= {"missing_tokens": tokens} if tokens and entry is not None else {}
     return DraftedColumns({name: entries[name] for name in wanted}, estimated_mark(epsilon, delta))
+
+
+def calibrated(numbers: Sequence[str], categories: Sequence[str], epsilon: float, delta: float) -> ColumnQueries:
+    """Return the queries that cost at most ``epsilon`` at ``delta`` together, one record added or removed."""
+
+    def queries(noise: float) -> ColumnQueries:
+        return ColumnQueries(tuple(numbers), tuple(categories), noise, _SELECTION * delta if categories else 0.0)
+
+    accountant, adjacency = PldAccountant(), Adjacency.ADD_REMOVE
+    found = calibrate_noise(lambda noise: queries(noise).event, epsilon, delta, accountant, adjacency)
+    return queries(found.noise_multiplier)
 
 
 def _cells(

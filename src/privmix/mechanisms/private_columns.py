@@ -18,9 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from privmix.accounting.api import calibrate_noise
-from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian
-from privmix.accounting.pld import PldAccountant
+from privmix.accounting.events import Bounded, Composed, Event, Gaussian
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 
@@ -37,9 +35,6 @@ _INTERVALS: Final = 10
 _SEEN: Final = 4.0
 # Standard deviations of the noise in a cumulative count that an interval's records are to exceed.
 _CLEAR: Final = 4.0
-# Share of delta for values that one record alone has: small, since deltas of later releases add up with it in a ledger,
-# while the threshold hardly moves.
-_SELECTION: Final = 0.1
 MOST_CATEGORIES: Final = 200
 
 
@@ -52,21 +47,11 @@ class ColumnQueries:
     noise_multiplier: float
     selection_delta: float
 
-    @classmethod
-    def calibrated(
-        cls, numbers: Sequence[str], categories: Sequence[str], epsilon: float, delta: float
-    ) -> ColumnQueries:
-        """Return the queries that cost at most ``epsilon`` at ``delta`` together, one record added or removed."""
-        apart = _SELECTION * delta if categories else 0.0
-        found = calibrate_noise(
-            lambda noise: _event(noise, apart), epsilon, delta, PldAccountant(), Adjacency.ADD_REMOVE
-        )
-        return cls(tuple(numbers), tuple(categories), found.noise_multiplier, apart)
-
     @property
     def event(self) -> Event:
         """All queries together."""
-        return _event(self.noise_multiplier, self.selection_delta)
+        gaussian = Gaussian(self.noise_multiplier)
+        return Composed((gaussian, Bounded(0.0, self.selection_delta))) if self.categories else gaussian
 
     @property
     def noise(self) -> float:
@@ -78,11 +63,6 @@ class ColumnQueries:
         """Least noisy count of a category that is listed."""
         # Rounded noise reaches t - 1 only where noise reaches t - 1.5.
         return math.ceil(1.5 + self.noise * float(norm.isf(self.selection_delta / len(self.categories))))
-
-
-def _event(noise_multiplier: float, selection_delta: float) -> Event:
-    gaussian = Gaussian(noise_multiplier)
-    return Composed((gaussian, Bounded(0.0, selection_delta))) if selection_delta else gaussian
 
 
 def estimate_columns(
