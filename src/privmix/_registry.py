@@ -29,6 +29,7 @@ from privmix.errors import InvalidInput
 
 Variant = TypeVar("Variant")
 Registered = TypeVar("Registered")
+# A method, or a statement outside of the class: its literals end there.
 _METHOD = re.compile(r"    (?:@|def |async )|[^\s)]")
 
 

@@ -37,6 +37,7 @@ OWNER_ONLY: Final = 0o077
 NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 ONLY_FOLDER: Final = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NEW: Final = os.O_CREAT | os.O_EXCL | os.O_WRONLY | NO_LINK
+# Without O_NONBLOCK, opening a planted pipe would wait for ever.
 _MORE: Final = os.O_APPEND | os.O_WRONLY | NO_LINK | getattr(os, "O_NONBLOCK", 0)
 _OPEN: Final = NO_LINK | getattr(os, "O_NONBLOCK", 0)
 _mask_lock = threading.RLock()

@@ -14,6 +14,7 @@ from privmix.errors import InvalidInput, in_terms_of
 from privmix.fields import bare, hints_of
 
 Made = TypeVar("Made")
+# A comma outside of double quotes: an even number of quotes follows.
 _COMMA: Final = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
 _WORDS: Final = {"true": True, "false": False}
 

@@ -23,10 +23,12 @@ MEBIBYTE: Final = 2**20
 # No file of privmix nests half as deep or writes numbers a tenth as long; parsers of both take time beyond that.
 _DEEPEST: Final = 40
 _MOST_DIGITS: Final = 400
+# Bytes of a number, by the names of safetensors.
 _WIDTHS: Final = {
     "BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
     "I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8,
 }  # fmt: skip
+# A safetensors file begins with the length of its header, in eight bytes.
 _HEADER_LENGTH: Final = 8
 # Places where a string may hold half of a surrogate pair: escaped, or as it is in text that was decoded elsewhere.
 _SURROGATE: Final = re.compile(r"\\u[dD]|[\ud800-\udfff]")

@@ -108,5 +108,6 @@ def pool_options(extractor: Extractor, columns: Columns) -> dict[str, Any]:
         "columns": names or ["text"] if texts else getattr(reads, "columns", None),
         "number_columns": None if texts else names,
         "decoder": reads.decoder,
+        # The public dataset may have a format without a dialect.
         "dialect": columns.dialect(getattr(reads, "number_columns", ()), needed=False),
     }

@@ -12,6 +12,7 @@ from privmix.packages import package_version
 from privmix.reports.records import RunRecord, last_name, write_record
 from privmix.shown import Shown
 
+# Packages whose versions can change figures.
 _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "scikit-learn", "torch")
 
 

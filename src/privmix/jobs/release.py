@@ -369,6 +369,7 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
                 draft = config.draft()
                 self._check_rows(None if self.given_design is None else draft)
                 counted = count(self, config, key, state)
+                # The count began the run, which is then no other job's.
                 state = self.left() if key.run is None else self.left(key.run)
                 config = replace(config, records=counted.found.records, per_person=counted.found.per_person)
             with telling(

@@ -217,6 +217,7 @@ def sampled(
     states, hidden = [], list[str]()
     for one, column, top, told, errors in zip(every, columns, tops, *shares, strict=True):
         # Without the state of unlisted values, unless the released numbers show that there are some.
+        # The noise of the shares is independent: the error of their sum is the norm.
         present = 1 - told.sum() > _SEEN * np.linalg.norm(errors)
         states.append(one if present else one.without_unlisted())
         # Only where a feature belongs to one state is its share the share of a value.
@@ -298,6 +299,7 @@ def rows_file(
         release_id="",
         beside=beside,
     )
+    # A fixed seed: a run that resumes, and a replay, make the same bytes.
     found = sampled(dataset, rows, label, 0, plan=plan)
     for text in found.cautions:
         warn(text)

@@ -190,6 +190,7 @@ def _numbers(what: Any, mark: str) -> list[float]:
 
 
 def _plain(number: float) -> float:
+    # A specification is edited by hand: 18 reads better than 18.0.
     return int(number) if number.is_integer() else number
 
 

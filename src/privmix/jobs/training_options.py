@@ -26,6 +26,7 @@ _PUBLIC: Final = "Public data"
 _RUNNING: Final = "Running"
 
 
+# For help; NAME stands for every name that the option takes.
 MECHANISM_KINDS: Final = options_of(*MECHANISMS_PLACE)
 METHOD_KINDS: Final[dict[str, type[Any]]] = {"NAME": ExtendedConfig, **options_of(*METHODS_PLACE)}
 OPTIMISER_KINDS: Final = {"NAME": OptimiserConfig}
