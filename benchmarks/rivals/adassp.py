@@ -18,11 +18,23 @@ _RHO = 0.05
 
 def run(task: Task, epsilon: float, delta: float, rng: np.random.Generator) -> float:
     """Test accuracy of one run."""
-    noise, dim = math.sqrt(3) * multiplier(epsilon, delta), task.dim
-    least = task.least_eigenvalue + noise * rng.standard_normal() - noise * math.sqrt(2 * math.log(1 / _RHO))
+    return task.accuracy(weights(task.gram, task.cross, epsilon, delta, rng, task.least_eigenvalue))
+
+
+def weights(
+    gram: np.ndarray,
+    cross: np.ndarray,
+    epsilon: float,
+    delta: float,
+    rng: np.random.Generator,
+    smallest: float | None = None,
+) -> np.ndarray:
+    """Return the coefficients by X'X and X'Y of records and targets of norm at most 1."""
+    noise, dim = math.sqrt(3) * multiplier(epsilon, delta), len(gram)
+    smallest = float(np.linalg.eigvalsh(gram)[0]) if smallest is None else smallest
+    least = smallest + noise * rng.standard_normal() - noise * math.sqrt(2 * math.log(1 / _RHO))
     ridge = max(0.0, math.sqrt(dim * math.log(2 * dim**2 / _RHO)) * noise - max(0.0, least))
     upper = np.triu(rng.standard_normal((dim, dim)))
-    second = task.gram + noise * (upper + np.triu(upper, 1).T)
+    second = gram + noise * (upper + np.triu(upper, 1).T)
     second[np.diag_indices(dim)] += ridge
-    cross = task.cross + noise * rng.standard_normal(task.cross.shape)
-    return task.accuracy(np.linalg.solve(second, cross))
+    return np.linalg.solve(second, cross + noise * rng.standard_normal(cross.shape))
