@@ -98,6 +98,7 @@ def croissant(
         "description": _description(plan, certificate["extractor"]["name"], about),
         **_said(about),
         "keywords": ["differential privacy", *(["mixup"] if mixes else [])],
+        # A release never changes: another release has another name.
         "version": "1.0.0",
         "isLiveDataset": False,
         "distribution": [*(_file(item, arrays.get(item["file"])) for item in files), _ROWS],
@@ -107,6 +108,7 @@ def croissant(
             answers["Unit of privacy"]["does_not"],
         ],
         "rai:dataCollection": answers["Mechanism and noise"]["holds"],
+        # The same sentences as in the certificate: a text of its own could contradict them.
         "rai:dataLimitations": [answers["Bias and utility"]["does_not"], *certificate["warnings"]],
         "rai:dataBiases": [answers["Bias and utility"]["unknown"]],
         "rai:dataUseCases": [f"{_USE[len(plan['classes']) > 1]}. A row is no record and must not be read as one."],
@@ -156,6 +158,7 @@ def _file(item: Mapping[str, Any], about: str | None) -> dict[str, Any]:
     name = str(item["file"])
     return {
         "@type": "cr:FileObject",
+        # A file's name identifies it inside the folder, wherever that is published.
         "@id": name,
         "name": name,
         **({} if about is None else {"description": about}),

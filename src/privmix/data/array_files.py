@@ -53,6 +53,7 @@ def npz_classes(path: Path) -> tuple[str, ...] | None:
         classes = _load_member(archive, "classes.npy")
     if classes.dtype.kind == "U" and classes.ndim == 1:
         return tuple(classes.tolist())
+    # A bound on K: names for more classes than that would be made of one small file.
     if classes.dtype.kind in "iu" and classes.size == 1 and 1 <= classes.item() <= 2**20:
         return tuple(map(str, range(classes.item())))
     raise InvalidInput(f"classes in {path}", f"{classes.dtype} of shape {classes.shape}", "names or one integer >= 1")
@@ -81,6 +82,7 @@ class NpySource(ArraySource):
         self._made_of = x_path, y_path, classes
         self.files: tuple[Path, ...] = tuple(path for path in (x_path, y_path) if path is not None)
 
+    # A memory map does not travel: each process maps the files again.
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._made_of
 
@@ -101,6 +103,7 @@ class _FileArray:
     def __getitem__(self, part: slice) -> NDArray[Any]:
         first, stop, _ = part.indices(len(self))
         row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        # Without a buffer: a range is read once, and bytes around it would travel for nothing.
         with decoding(self._path, "an .npy file"), self._path.open("rb", 0) as file:
             file.seek(self._start + first * row)
             content = file.read((stop - first) * row)
@@ -113,6 +116,7 @@ def _mapped(path: Path) -> NDArray[Any]:
             shape, dtype, header, by_columns = _read_header(file)
         _check_size(shape, dtype, path.stat().st_size - header)
         if not is_here(path):
+            # A range of bytes then holds a column of all records, not a few records.
             if by_columns:
                 raise CopyFirst()
             return cast(NDArray[Any], _FileArray(path, shape, dtype, header))
@@ -125,6 +129,7 @@ def _member_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...]
         shape, dtype, header, _ = _read_header(file)
     member = archive.getinfo(name)
     _check_size(shape, dtype, member.file_size - header)
+    # A small archive can unpack to more than the memory holds.
     check_unpacked(Path(str(archive.filename)), member.file_size, member.compress_size)
     return shape, dtype
 
@@ -143,8 +148,10 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int, 
 
 
 def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> None:
+    # Objects are pickled, and to unpickle is to run what the file says.
     if dtype.hasobject:
         raise InvalidInput("type of array", str(dtype), _PLAIN)
+    # A header states any shape: one that the content does not fill would still be allocated.
     if min(shape, default=0) < 0 or math.prod(shape[1:]) > MAX_RECORD_VALUES:
         raise InvalidInput("shape of array", shape, f"records of at most {MAX_RECORD_VALUES} values")
     if math.prod(shape) * dtype.itemsize != size:
@@ -222,6 +229,7 @@ _TENSOR_TYPES: Final = {
     "F32": "f4",
     "F64": "f8",
 }
+# Values of one slice: 64 MiB of float32.
 PIECE_VALUES: Final = 2**24
 
 
@@ -233,6 +241,7 @@ class SafetensorsSource(Source):
         with decoding(path, _TENSORS), safe_open(path, framework="numpy") as file:
             self._names = named_arrays(path, file.keys(), split, labelled, "tensor")
             (x_shape, x_type), *labels = (_tensor_header(file, name) for name in self._names)
+            # NumPy has no bfloat16: torch reads such a file and widens it.
             narrow = any(file.get_slice(name).get_dtype() == "BF16" for name in self._names)
             self._framework = "pt" if narrow else "numpy"
         self._schema = array_schema(x_shape, x_type, labels[0][0] if labels else None, classes)
@@ -328,6 +337,7 @@ class ShardedSource(Source):
 def named_arrays(path: Path, names: Collection[str], split: str, labelled: bool, kind: str) -> list[str]:
     """Names of the inputs' and the labels' array: ``x_train`` and ``y_train`` (``x_test``, ...), else ``x``, ``y``."""
     suffix = f"_{split}" if f"x_{split}" in names else ""
+    # Arrays of other splits exist: to take x for this one would mix them.
     if not suffix and {"x_train", "x_test"} & set(names):
         raise InvalidInput("split", split, f"a split of {path}")
     wanted = [f"{letter}{suffix}" for letter in ("xy" if labelled else "x")]

@@ -144,6 +144,7 @@ def remote_digests(url: str, split: str | None = None, skip: Callable[[str], boo
         else:
             digest = hashlib.sha256()
             with talking(url), found.system.open(file, "rb") as stream:
+                # By pieces: files may be larger than the memory.
                 while piece := stream.read(2**20):
                     digest.update(piece)
             digests.append(digest.hexdigest())
@@ -170,6 +171,7 @@ class _Found:
     def at(cls, url: str) -> _Found:
         system, target = system_of(url)
         with talking(url):
+            # File systems keep earlier answers, and files may have changed since.
             system.invalidate_cache()
             if not url.startswith(WEB) and glob.has_magic(target) and not system.exists(target):
                 found = system.glob(target, detail=True).items()
@@ -178,6 +180,7 @@ class _Found:
                 return cls(url, system, target, {target: None}, one=True)
             else:
                 infos = system.find(target, detail=True)
+        # Hidden files are no records, as in a local folder: tools leave checksums and settings there.
         infos = {file: info for file, info in infos.items() if not PurePosixPath(file).name.startswith(".")}
         if not infos:
             raise StorageError(f"{public_name(url)}: no such file or folder, or nothing in it")
@@ -207,7 +210,10 @@ class _Found:
                 if info is None or not listed:
                     info = self._info(target)
                 version = None if info is None else FileVersion.of(info)
+                # A web server may ignore a range and send the whole file.
                 ranged = not self.url.startswith(WEB) or (info is not None and info.get("partial") is True)
+                # Without a version a change between two reads would pass unseen; a path upwards would leave the folder
+                # of all.
                 if version is None or not version.tag or not ranged or ".." in PurePosixPath(name).parts:
                     return None
                 entries[name] = Entry(target, version)
@@ -220,6 +226,7 @@ class _Found:
         if listed is None or alone is None:
             return False
         version = FileVersion.of(listed)
+        # A weak version, such as a time of whole seconds, may stand for two contents.
         return version is not None and version.strong and version == FileVersion.of(alone)
 
     def _info(self, target: str) -> Any:
@@ -240,6 +247,7 @@ class _Found:
             if self.one:
                 wanted |= {place: PurePosixPath(name) for name, place in self.beside()}
             for file, relative in wanted.items():
+                # A listed name must not lead out of the copy's folder.
                 if ".." not in relative.parts:
                     _fetch(self.system, file, folder / relative)
         return folder / self.below, self.shown

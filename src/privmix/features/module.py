@@ -220,6 +220,7 @@ class ModuleEncoder(TorchEncoder):
         except InvalidInput:
             raise
         except Exception:
+            # Libraries' messages may quote the content.
             allowed = "an undamaged file of its format: exported program or safetensors"
             raise InvalidInput("module", str(self._file), allowed) from None
 

@@ -73,6 +73,7 @@ class Projected(Continued):
 
     def __init__(self, inner: Extractor | Mapping[str, Any], dim: int, seed: int = 0) -> None:
         self._inner = inner if isinstance(inner, Extractor) else from_spec(inner)
+        # Two projections are one with fewer directions, and only lose.
         if isinstance(self._inner, Projected):
             raise InvalidInput("features", self._inner.name, "an extractor of raw inputs, to be projected")
         self._dim = check_integer("dim of a projection", dim, low=1, high=_MOST)
@@ -83,6 +84,7 @@ class Projected(Continued):
     def from_argument(cls, argument: str) -> Self:
         """From ``DIM:EXTRACTOR``, as in ``projected:4096:scattering``."""
         dim, _, inner = argument.partition(":")
+        # Nine digits exceed every dimension, and a longer text takes long to convert.
         if not dim.isdecimal() or len(dim) > 9 or not inner:
             raise InvalidInput("features", f"{cls.name}:{argument}", f"{cls.name}:{cls.argument}")
         return cls(parse_features(inner), int(dim))
@@ -112,6 +114,7 @@ class Projected(Continued):
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         found = self._inner.output_dim(input_shape)
+        # A projection to as many numbers would only add error.
         if not self._dim < found <= _MOST:
             allowed = f"less than the {found} features of {self._inner.name}"
             raise InvalidInput("dim of a projection", self._dim, allowed)
@@ -125,6 +128,7 @@ class Projected(Continued):
         size = _size(features.shape[1])
         for start in range(0, len(features), _BATCH):
             part = features[start : start + _BATCH] * signs
+            # The transform needs a power of 2; zeros add nothing.
             padded = np.pad(part, ((0, 0), (0, size - part.shape[1])))
             projected[start : start + _BATCH] = hadamard(padded)[:, chosen]
         return projected * np.float32(1 / math.sqrt(self._dim))

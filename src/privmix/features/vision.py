@@ -116,6 +116,7 @@ class VisionEncoder(PretrainedEncoder):
             raise
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             raise InvalidInput("model", self._public_name, f"{_ALLOWED}, for images of {side} pixels") from None
+        # Dropout or random weights would make features that nobody can make again.
         if not torch.equal(first, second):
             raise InvalidInput("model", self._public_name, "a model that gives the same output for the same image")
         return int(first.shape[1])
@@ -178,6 +179,7 @@ class VisionEncoder(PretrainedEncoder):
                 )
                 if config.model_type == "clip":
                     projection = config.projection_dim
+                    # The image half alone: the text half has no use here and takes as much memory.
                     config = config.vision_config
                     config.projection_dim = projection
                 kind: Any = CLIPVisionModelWithProjection if config.model_type in _CLIP_TYPES else AutoModel
@@ -192,6 +194,7 @@ class VisionEncoder(PretrainedEncoder):
         except Exception:
             raise InvalidInput("model", self._public_name, _ALLOWED) from None
         missing = frozenset(report["missing_keys"])
+        # A pooler that is not used may be missing; any other random weight would make the features random.
         used = {key for key in missing if self._pooling == "pooler" or not key.startswith("pooler.")}
         if used:
             raise InvalidInput("model", self._public_name, f"a model with all its weights; {len(used)} are missing")
@@ -221,6 +224,7 @@ class Preprocessing:
         stated = [found.get("crop_size")] if found.get("do_center_crop", True) else []
         sides = map(_side_of, [*stated, found.get("size"), *sizes])
         side = next((side for side in sides if side is not None), _DEFAULT_SIDE)
+        # Mean 0 and deviation 1 leave the colours as they are.
         if found.get("do_normalize") is False:
             return cls(side, (0.0,) * 3, (1.0,) * 3)
         fallback = _CLIP if "clip" in model_type else _IMAGENET
