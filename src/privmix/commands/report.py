@@ -183,6 +183,7 @@ class _Found:
             kind = forged[0].kind
             place = str(Path(part)) if isinstance(part, str | PathLike) else "a record"
             raise InvalidInput(f"record {kind} {forged[0].record_id[:12]}", place, _MADE[kind])
+        # Noted before private records are dropped: a page for the public may not hide that a claim failed.
         if any(record.private and record.content.get("violated") is True for record in records):
             self.refuted_in_private = True
         # From here on a page for the public knows nothing of private records.
@@ -226,6 +227,7 @@ class _Found:
             f"records and models of the given folders ({given or 'no release or model'}); give this record's folder, "
             f"too"
         )
+        # A fitted model has the guarantee of its release, which the page must then show.
         for folder, release_id in self.fitted:
             if release_id not in self.guarantees:
                 raise InvalidInput(str(folder), f"a model of release {release_id}", allowed)

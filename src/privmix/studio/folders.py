@@ -27,6 +27,7 @@ from privmix.ledger.ledger import Ledger
 from privmix.studio.asked import PERSON, RECORD, Problem, number_in, plain
 from privmix.studio.pages import Desk
 
+# It carries every design; the other filter refuses bounds with a failure probability.
 _FILTER = "gdp"
 _START = {"file": "ledger.db", "dataset": "", "epsilon": "", "delta": "1e-5", "unit": "", "mode": "adaptive"}
 
@@ -58,6 +59,7 @@ class Ledgers:
 
     async def begin(self, request: Request) -> Response:
         """Give a dataset its budget, once and for all."""
+        # A field that a browser left out has its first value, so that the page can be shown again.
         given = {**_START, **dict(await self._desk.form(request))}
         said = {name: given[name].strip() for name in _START}
         return await run_in_threadpool(self._begin, said)
@@ -158,9 +160,11 @@ class Folders:
 
     def open(self, path: Path, label: str = "label", key: Path | None = None) -> str:
         """Remember a folder and return its name in addresses. No file is read yet."""
+        # A folder keeps its address: links of earlier pages stay valid.
         for known, found in self._open.items():
             if (found.path, found.key) == (path, key):
                 return known
+        # No path stands in an address, which browsers keep and may send on.
         name = secrets.token_urlsafe(9)
         self._open[name] = OpenFolder(path, label, key)
         return name
@@ -198,6 +202,7 @@ class Folders:
         try:
             shown = await run_in_threadpool(opened.once, "shown", lambda: shown_of(opened))
         except PrivmixError as error:
+            # The page alone: a folder that fails shows no figure of its own.
             return self._desk.page("_broken", words=plain(error))
         return self._desk.page("_verified", id=request.path_params["id"], shown=shown, release=RELEASE)
 
