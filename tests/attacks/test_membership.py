@@ -45,15 +45,22 @@ def noisy_digits(count: int, wrong: float, seed: int = 0) -> tuple[np.ndarray, n
 
 
 def marks(count: int) -> np.ndarray:
-    """Half of the records are members, here and there."""
     return np.isin(np.arange(count), np.random.default_rng(9).permutation(count)[: count // 2])
+
+
+def attacked(model: Any, x: np.ndarray, y: np.ndarray, *names: str, references: int = 0, **given: Any) -> Any:
+    if names:
+        given["config"] = MembershipConfig(names, references=references)
+    return infer_membership(model, PrivateRecords(x, y), marks(len(x)), classes=10, **given)
+
+
+def by_heart(x: np.ndarray, y: np.ndarray, member: np.ndarray) -> DecisionTreeClassifier:
+    return DecisionTreeClassifier(random_state=0).fit(x[member], y[member])
 
 
 def test_a_model_that_knows_its_records_by_heart_is_found_out() -> None:
     x, y = noisy_digits(800, wrong=1.0)
-    member = marks(800)
-    tree = DecisionTreeClassifier(random_state=0).fit(x[member], y[member])
-    found = infer_membership(tree, PrivateRecords(x, y), member, classes=10)
+    found = attacked(by_heart(x, y, marks(800)), x, y)
     # Random labels: nine in ten non-members are labelled wrongly, so the AUC is near 0.95.
     assert found.attacks[0].auc_low > 0.9
     assert found.train_accuracy == 1.0
@@ -65,16 +72,9 @@ def test_reference_models_beat_the_loss_on_an_overfitted_model() -> None:
     x, y = noisy_digits(1000, wrong=0.3)
     member = marks(1000)
     learner = LogisticRegression(C=10.0, max_iter=200)
-    found = infer_membership(
-        learner.fit(x[member], y[member]),
-        PrivateRecords(x, y),
-        member,
-        classes=10,
-        config=MembershipConfig(ATTACKS, references=8),
-        trainer=EstimatorTrainer(learner),
-        streams=SecretStreams.from_seed(0),
-    )
-    results = {attack.name: attack for attack in found.attacks}
+    model = learner.fit(x[member], y[member])
+    given = {"trainer": EstimatorTrainer(learner), "streams": SecretStreams.from_seed(0)}
+    results = {attack.name: attack for attack in attacked(model, x, y, *ATTACKS, references=8, **given).attacks}
     assert results["lira"].auc_low > results["loss"].auc_high
     assert results["rmia"].auc_low > results["loss"].auc_high
     assert results["lira"].tpr_at[0].low > results["loss"].tpr_at[0].high
@@ -97,10 +97,9 @@ def test_a_release_keeps_its_promise_and_no_privacy_does_not() -> None:
     trainer = ReleaseTrainer(plan, SecondMomentsClassifier(), {"name": "identity"}, (20,))
     private = trainer(x[included], y[included], SecretStreams.from_seed(1))
     assert guesses(true_class_logits(class_scores(private, x, 2), y), included) <= most
-    tree = DecisionTreeClassifier(random_state=0).fit(x[included], y[included])
     # By heart: all members and about half of the others are given their own label for sure, so that three quarters of
     # the guesses are right. Of 750 coins, fewer than needed here fall so in less than 1e-10.
-    sure = true_class_logits(class_scores(tree, x, 2), y) > 0
+    sure = true_class_logits(class_scores(by_heart(x, y, included), x, 2), y) > 0
     assert int((sure == included).sum()) > most
 
 
@@ -125,68 +124,47 @@ def test_references_on_releases(small: tuple[np.ndarray, np.ndarray]) -> None:
     assert trainer.plan.to_dict() == release.certificate["plan"]
     assert trainer.learner.regularisation == 0.01
     seen = []
-    found = infer_membership(
-        model,
-        PrivateRecords(x, y),
-        member,
-        classes=10,
-        config=MembershipConfig(("loss", "lira", "rmia"), references=4),
-        trainer=trainer,
-        certificate=release.certificate,
-        progress=lambda *step: seen.append(step),
-    )
+    given = {"certificate": release.certificate, "progress": lambda *step: seen.append(step)}
+    found = attacked(model, x, y, "loss", "lira", "rmia", references=4, trainer=trainer, **given)
     assert seen == [("reference models", done, 4) for done in range(1, 5)]
     assert found.reference_models == 4
+    with refuses("release"):
+        ReleaseTrainer.of(model, released(x[member], y[member]).certificate)
     for attack in found.attacks:
         bounds = attack.to_dict()["tpr_at"]
         assert [point["fpr"] for point in bounds] == [0.01, 0.001]
         assert all(point["fpr"] < point["bound"] < 1 for point in bounds)
 
 
-def test_a_model_of_another_release_is_refused(small: tuple[np.ndarray, np.ndarray]) -> None:
-    one, other = released(*small), released(*small)
-    model = NoiseAwareRidgeClassifier(regularisation=0.1).fit(one)
-    with refuses("release"):
-        ReleaseTrainer.of(model, other.certificate)
-
-
-FACTS = ModelFacts(tuple("0123456789"), {"name": "identity"}, (64,), 64)
+def job_of(records: int) -> Trainer:
+    config = TrainingConfig.for_model("linear", records=records, epsilon=8.0, delta=1e-3, epochs=3)
+    facts = ModelFacts(tuple("0123456789"), {"name": "identity"}, (64,), 64)
+    return Trainer(config, facts, records, device="cpu")
 
 
 def test_references_by_dp_sgd(small: tuple[np.ndarray, np.ndarray]) -> None:
     (x, y), member = small, marks(400)
-    config = TrainingConfig.for_model("linear", records=200, epsilon=8.0, delta=1e-3, epochs=3)
-    job = Trainer(config, FACTS, 200, device="cpu")
+    job = job_of(200)
     model = job.run(TrainingRecords.of(x[member], y[member], classes=10))
     trainer = DpSgdTrainer.of(model)
     assert trainer.job.plan == job.plan
-    assert trainer.job.config.settings() == config.settings()
-    found = infer_membership(
-        model,
-        PrivateRecords(x, y),
-        member,
-        classes=10,
-        config=MembershipConfig(("lira-offline",), references=4),
-        trainer=trainer,
-        certificate=model.certificate,
-    )
+    assert trainer.job.config.settings() == job.config.settings()
+    found = attacked(model, x, y, "lira-offline", references=4, trainer=trainer, certificate=model.certificate)
     assert 0 < found.attacks[0].auc_low < found.attacks[0].auc_high < 1
 
 
 def test_training_that_the_certificate_does_not_hold_is_not_repeated(small: tuple[np.ndarray, np.ndarray]) -> None:
-    config = TrainingConfig.for_model("linear", records=400, epsilon=8.0, delta=1e-3, epochs=1)
-    model = Trainer(config, FACTS, 400, device="cpu").run(TrainingRecords.of(*small, classes=10))
+    model = job_of(400).run(TrainingRecords.of(*small, classes=10))
     certificate = dict(model.certificate)
-    model.certificate = {**certificate, "public_data": {"public": "digest"}}
-    with refuses("model"):
-        DpSgdTrainer.of(model)
     views = {**stored(ViewConfig()), "augmentations": [{"name": "flip", "probability": 0.1}]}
-    model.certificate = {**certificate, "settings": {**certificate["settings"], "views": views}}
-    with pytest.raises(InvalidInput):
-        DpSgdTrainer.of(model)
-    model.certificate = {**certificate, "plan": {**certificate["plan"], "noise_multiplier": 1.0}}
-    with refuses("model settings"):
-        DpSgdTrainer.of(model)
+    for change, field in (
+        ({"public_data": {"public": "digest"}}, "model"),
+        ({"settings": {**certificate["settings"], "views": views}}, None),
+        ({"plan": {**certificate["plan"], "noise_multiplier": 1.0}}, "model settings"),
+    ):
+        model.certificate = {**certificate, **change}
+        with refuses(field) if field else pytest.raises(InvalidInput):
+            DpSgdTrainer.of(model)
 
 
 class Counting(EstimatorTrainer):
@@ -203,18 +181,10 @@ class Counting(EstimatorTrainer):
 
 
 def run(x: np.ndarray, y: np.ndarray, work: Path, references: int = 6) -> Any:
-    member = marks(len(x))
-    learner = LogisticRegression(max_iter=500)
-    return infer_membership(
-        LogisticRegression(max_iter=500).fit(x[member], y[member]),
-        PrivateRecords(x, y),
-        member,
-        classes=10,
-        config=MembershipConfig(("lira",), references=references),
-        trainer=Counting(learner),
-        streams=SecretStreams.from_seed(len(list(work.glob("*")))),
-        work=work,
-    )
+    member, learner = marks(len(x)), LogisticRegression(max_iter=500)
+    model = LogisticRegression(max_iter=500).fit(x[member], y[member])
+    given = {"trainer": Counting(learner), "streams": SecretStreams.from_seed(len(list(work.glob("*"))))}
+    return attacked(model, x, y, "lira", references=references, work=work, **given)
 
 
 def test_a_killed_attack_goes_on(
@@ -241,13 +211,11 @@ def test_a_killed_attack_goes_on(
 def test_work_of_another_attack_is_refused(small: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     x, y = small
     run(x, y, tmp_path / "work", references=4)
-    for other in (lambda: run(x + 1, y, tmp_path / "work", references=4), lambda: run(x, y, tmp_path / "work")):
-        with refuses("work"):
-            other()
     (tmp_path / "mine").mkdir(mode=0o700)
     (tmp_path / "mine" / "letter.txt").write_text("hello")
-    with refuses("work"):
-        run(x, y, tmp_path / "mine")
+    for features, work, references in ((x + 1, "work", 4), (x, "work", 6), (x, "mine", 6)):
+        with refuses("work"):
+            run(features, y, tmp_path / work, references=references)
     (tmp_path / "work" / "reference-00001.npz").write_bytes(b"broken")
     with pytest.raises(StorageError, match="not readable"):
         run(x, y, tmp_path / "work", references=4)
@@ -255,7 +223,7 @@ def test_work_of_another_attack_is_refused(small: tuple[np.ndarray, np.ndarray],
 
 def test_records_at_risk_are_for_the_owner_only() -> None:
     (x, y), member = noisy_digits(200, wrong=0.5), marks(200)
-    tree = DecisionTreeClassifier(random_state=0).fit(x[member], y[member])
+    tree = by_heart(x, y, member)
     found = infer_membership(tree, PrivateRecords(x, y), member, classes=10, config=MembershipConfig(highest=3))
     assert "highest_risk" not in found.to_dict()
     assert "highest_risk" not in repr(found)
@@ -263,8 +231,9 @@ def test_records_at_risk_are_for_the_owner_only() -> None:
     assert [sorted(entry) for entry in owners["highest_risk"]] == [["record", "score"]] * 3
     json.dumps(owners, allow_nan=False)
     scores = true_class_logits(class_scores(tree, x[member], 10), y[member])
-    assert [entry["score"] for entry in owners["highest_risk"]] == sorted(scores, reverse=True)[:3]
-    assert [scores[entry["record"]] for entry in owners["highest_risk"]] == sorted(scores, reverse=True)[:3]
+    highest = sorted(scores, reverse=True)[:3]
+    assert [entry["score"] for entry in owners["highest_risk"]] == highest
+    assert [scores[entry["record"]] for entry in owners["highest_risk"]] == highest
 
 
 def test_wrong_records_and_settings_are_refused() -> None:
@@ -277,9 +246,9 @@ def test_wrong_records_and_settings_are_refused() -> None:
     with refuses("labels"):
         infer_membership(tree, records, member, classes=2)
     with refuses("records"):
-        infer_membership(tree, PrivateRecords(x[:, 0], y), member, classes=10)
+        attacked(tree, x[:, 0], y)
     with refuses("trainer"):
-        infer_membership(tree, records, member, classes=10, config=MembershipConfig(("lira",)))
+        attacked(tree, x, y, "lira", references=MembershipConfig.references)
     for wrong in ({"attacks": ("magic",)}, {"attacks": ()}, {"attacks": ("loss", "loss")}, {"confidence": 1.0}):
         with pytest.raises(InvalidInput):
             MembershipConfig(**wrong)  # type: ignore[arg-type]
