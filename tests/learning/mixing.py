@@ -23,18 +23,6 @@ def digits() -> tuple[Records, Records]:
     return (x[:1437], y[:1437]), (x[1437:], y[1437:])
 
 
-def memberships(design: str, y: NDArray[np.int64], rows: int, degree: int, seed: int) -> NDArray[np.float64]:
-    """(rows, records) 0/1 matrix of who is in which row."""
-    rng = np.random.default_rng((seed, 1))
-    if design == "poisson":
-        return (rng.random((rows, len(y))) < degree / len(y)).astype(np.float64)
-    if design == "fixed":
-        ranks = rng.random((rows, len(y))).argsort(axis=1).argsort(axis=1)
-        return (ranks < degree).astype(np.float64)
-    # Class-wise: row t holds every record of class t mod K.
-    return (y == (np.arange(rows) % (y.max() + 1))[:, None]).astype(np.float64)
-
-
 def mix(
     x: NDArray[np.float64],
     y: NDArray[np.int64],
@@ -59,7 +47,13 @@ def mix(
     offset = 1 / classes if centred else 0.0
     std_x = noise * transform.final_clip_norm
     std_y = noise if label_noise is None else label_noise
-    who = memberships(design, y, rows, degree, seed)
+    # (rows, records), of zeros and ones; class-wise, row t holds every record of class t mod K.
+    drawn = np.random.default_rng((seed, 1)).random((rows, len(y)))
+    who = {
+        "poisson": drawn < degree / len(y),
+        "fixed": drawn.argsort(axis=1).argsort(axis=1) < degree,
+        "classwise": y == (np.arange(rows) % (y.max() + 1))[:, None],
+    }[design].astype(np.float64)
     sums_x = who @ transform(x) + rng.normal(0, std_x, (rows, x.shape[1]))
     sums_y = who @ (np.eye(classes)[y] - offset) + rng.normal(0, std_y, (rows, classes))
     return ReleasedDataset(
@@ -79,5 +73,4 @@ def mix(
 
 
 def mixed_digits(rows: int = 300, **how: Any) -> ReleasedDataset:
-    """:func:`digits` that are for release, mixed."""
     return mix(*digits()[0], rows=rows, **how)

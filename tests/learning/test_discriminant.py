@@ -55,22 +55,9 @@ def moments(x: NDArray[np.float64], y: NDArray[np.int64], noise: float, *, centr
         noise_std_cross=noise * size,
         noise_std_counts=noise,
     )
-    far = 1e9
-    return ReleasedDataset(
-        x=np.zeros((1, x.shape[1]), np.float32),
-        y=np.zeros((1, classes), np.float32),
-        design="moments",
-        mixup_degree=1,
-        noise_std_x=0.0,
-        noise_std_y=0.0,
-        label_offset=offset,
-        classes=tuple(map(str, range(classes))),
-        transform=RecordTransform(far, centre=centre, residual_clip_norm=far if centred else None),
-        extractor={"name": "identity"},
-        input_shape=(x.shape[1],),
-        release_id="test",
-        beside=found,
-    )
+    transform = RecordTransform(1e9, centre=centre, residual_clip_norm=1e9 if centred else None)
+    release = mix(np.zeros((classes, x.shape[1])), np.arange(classes), rows=1, degree=1, noise=0.0)
+    return replace(release, design="moments", label_offset=offset, transform=transform, beside=found)
 
 
 def accuracy(release: ReleasedDataset, test: Records, model: ReleaseLearner | None = None) -> float:

@@ -24,7 +24,6 @@ def test_it_learns_the_classes(plan: dict[str, Any]) -> None:
 
 def test_matches_the_formula() -> None:
     rel = release(make_plan(design="moments"), make_records())
-    assert rel.moments is not None
     spectrum = rel.moments.spectrum()
     basis, cross = spectrum.basis.astype(np.float64), rel.moments.cross.astype(np.float64)
     scatter = cross @ cross.T * (rel.num_classes / rel.moments.records)

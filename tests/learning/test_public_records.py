@@ -58,12 +58,18 @@ def test_a_model_of_public_records_is_as_hard_as_they_are() -> None:
     for count in (800, 8000):
         x, labels = drawn(count, np.random.default_rng(4))
         transform = RecordTransform(100.0)
-        model = DataModel.of_public_data(x.astype(np.float32), labels, CLASSES, transform, np.random.default_rng(0))
+        model, other = (
+            DataModel.of_public_data(x.astype(np.float32), labels, classes, transform, np.random.default_rng(0))
+            for classes in (CLASSES, 5 * CLASSES)
+        )
         reached = limit(0.5)
         # 6.5 standard errors of the measured odds, and of the accuracy by what the odds' logarithm changes it: passed
         # with chance below 1e-9.
         assert abs(model.attainable - reached) < 6.5 * model.doubt * reached * (1 - reached) + 0.01
         assert model.sampled
+        assert other.means.shape == (5 * CLASSES, DIM)
+        assert other.attainable == pytest.approx(model.attainable, abs=0.05)
+        np.testing.assert_allclose(other.between.sum(), model.between.sum(), rtol=0.05)
         assert model.doubt == pytest.approx(1 / math.sqrt(count * reached * (1 - reached)), rel=0.2)
 
 

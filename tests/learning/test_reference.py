@@ -21,7 +21,6 @@ CLASSES = tuple("0123456789")
 
 @pytest.mark.parametrize("share", [1.0, 0.1])
 def test_moments_without_noise_are_discriminant_analysis(share: float) -> None:
-    """With classes of one size, and of very different ones."""
     kept = np.flatnonzero((Y != 3) | (np.arange(len(Y)) % 10 < 10 * share))
     train, test = kept[kept % 4 != 0], kept[kept % 4 == 0]
     own = without_privacy(X[train], Y[train], CLASSES).classifier.score(X[test], Y[test])
