@@ -264,12 +264,12 @@ class Setting:
         return f"{self.epochs:g} epochs, rate {self.rate:g}{', crops' if self.crops else ''}"
 
     def options(self, views: str) -> dict[str, Any]:
-        """Settings of the training; the faster strategy computes plain views."""
+        """Settings of the training."""
         if self.crops:
             views = f"{views},augmentations=crop" if views else "self-aug:augmentations=crop,k_base=2"
         elif views:
             views = f"{views},augmentations=none"
-        found = {"epochs": self.epochs, "strategy": "vmap:chunk=256" if views else "ghost"}
+        found = {"epochs": self.epochs, "strategy": "vmap:chunk=256"}
         found |= {"batch_size": BATCH, **update(self.rate)}
         return found | ({"views": views} if views else {})
 

@@ -5,7 +5,7 @@ is next to zero then turns over, and its record's gradient moves by a hundredth.
 batch, which has one record more or less on neighbouring datasets, that would be one record's doing and no part of the
 clipping bound. Calls therefore have one public size and are filled up, as ``DpSgd`` does it.
 
-For each network, strategy and precision: the largest length over several counts n of
+For each network and precision: the largest length over several counts n of
 
     S(n + 1 records) - S(n records, all but the first) - S(the first record alone),
 
@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
-from privmix.training.gradients.strategies import GhostGradients, VmapGradients
+from privmix.training.gradients.strategies import VmapGradients
 from privmix.training.models.networks import ReluCNN, ResNet9, TanhCNN, WideResNet
 
 RUNS: Final = Path(__file__).parent / "results" / "neighbours_runs.json"
@@ -79,8 +79,8 @@ def measured(network: str, views: int, size: int, device: torch.device) -> list[
     classes = torch.randint(0, CLASSES, (size, views), generator=generator)
     targets = nn.functional.one_hot(classes, CLASSES).float().to(device)
     found = []
-    for kind, amp in ((VmapGradients, False), (VmapGradients, True), (GhostGradients, False)):
-        strategy = kind(model, flat, Clipping(1.0), amp=amp)
+    for amp in (False, True):
+        strategy = VmapGradients(model, flat, Clipping(1.0), amp=amp)
 
         def in_one(start: int, stop: int, strategy: Any = strategy) -> Tensor:
             own = [*range(start, stop), *[start] * (size - (stop - start))]
@@ -89,7 +89,7 @@ def measured(network: str, views: int, size: int, device: torch.device) -> list[
         def as_many(start: int, stop: int, strategy: Any = strategy) -> Tensor:
             return strategy.clipped_sum(x[start:stop], targets[start:stop], SideInformation()).double()
 
-        run: dict[str, Any] = {"network": network, "views": views, "size": size, "strategy": kind.name, "amp": amp}
+        run: dict[str, Any] = {"network": network, "views": views, "size": size, "strategy": strategy.name, "amp": amp}
         for name, total in (("one", in_one), ("as many", as_many)):
             alone = total(0, 1)
             run[name] = max(float((total(0, n + 1) - total(1, n + 1) - alone).norm()) for n in counts(size))

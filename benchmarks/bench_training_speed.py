@@ -61,7 +61,7 @@ class Case:
     with_memory: bool = True
 
 
-_OURS = ("privmix loop", "privmix vmap", "privmix ghost")
+_OURS = ("privmix loop", "privmix vmap")
 _CHUNKED = tuple(f"Opacus, {views} views at once" for views in (8, 16))
 # Record by record, and the logical batch of 16 records as it is.
 _WHOLE = tuple(f"Opacus, {views} views at once" for views in (16, 256))
@@ -73,7 +73,7 @@ CASES = {
         16,
         16,
         16,
-        ("privmix loop", "privmix vmap", *_WHOLE, "plain SGD"),
+        (*_OURS, *_WHOLE, "plain SGD"),
     ),
     "wrn-16-standardised": Case(
         "WRN-16-4, standardised convolutions",

@@ -84,8 +84,8 @@ def test_tests_of_changed_modules_are_nearest_in_this_checkout() -> None:
     modules = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "src").rglob("*.py"))]
     mirrors = {module: test for module in modules if (test := graph.mirror(module))}
     assert mirrors["src/privmix/data/csv.py"] == "tests/data/test_csv.py"
-    assert mirrors["src/privmix/training/gradients/ghost.py"] == "tests/training/gradients/test_ghost.py"
-    for module in ("src/privmix/data/csv.py", "src/privmix/training/gradients/ghost.py", "src/privmix/rounding.py"):
+    assert mirrors["src/privmix/training/gradients/clipping.py"] == "tests/training/gradients/test_clipping.py"
+    for module in ("src/privmix/data/csv.py", "src/privmix/training/gradients/clipping.py", "src/privmix/rounding.py"):
         found = selection.select(graph, [module], 0, durations.recorded().seconds)
         assert mirrors[module] in {*found.touched, *found.part}
     # A wide change is bounded by the time, and every test that it reaches is either selected or listed as left.

@@ -35,7 +35,7 @@ from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
-from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models.networks import LinearHead
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import ExtendedMethod
@@ -345,7 +345,6 @@ def test_bad_input() -> None:
 STRATEGIES: dict[str, type[GradientStrategy]] = {
     "loop": LoopGradients,
     "vmap": VmapGradients,
-    "ghost": GhostGradients,
     "closed-form": ClosedFormGradients,
 }
 TRAINING = TrainingPlan(12, 12, 1, 0.5, clip_norm=0.4, delta=1e-3, records_declared=True)
@@ -488,7 +487,6 @@ def test_a_record_of_a_microbatch_moves_it_by_up_to_twice_the_bound(monkeypatch:
 def test_gradients_that_are_not_clipped_are_caught(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clipping, "factors", lambda self, norms: torch.ones_like(norms))
     monkeypatch.setattr("privmix.training.gradients.closed_form.CANCELLING", math.inf)
-    monkeypatch.setattr("privmix.training.gradients.strategies.CANCELLING", math.inf)
     assert worst_step(trainer_of(TRAINING, strategy)).exceeded
 
 

@@ -38,7 +38,7 @@ LINES: dict[str, dict[str, str | None]] = {
     "paid": {"out": "PAID", **PAID},
     "bank": {"out": "BANK", "bank": "2", "seed": "0"},
     "store": {"out": "STORED", "store": "STORE", "seed": "0", "features": "scattering"},
-    "network": {"out": "NETWORK", "model": "wrn-10-1", "epochs": "0.2", "seed": "0", "strategy": "ghost"},
+    "network": {"out": "NETWORK", "model": "wrn-10-1", "epochs": "0.2", "seed": "0", "strategy": "vmap"},
     # Whoever read these rows would fail otherwise.
     "too dear": {"out": "DEAR", "epsilon": "1000", "data": "wrong.npz", **PAID},
     "there already": {"out": "PAID", **PAID},

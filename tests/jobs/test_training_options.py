@@ -26,7 +26,7 @@ NAMED: list[tuple[str, str, type[Any]]] = [
     ("views", "self-aug", ViewConfig),
     ("warm_up", "asam", WarmUpConfig),
     ("public_method", "multiplicity+dope", ExtendedConfig),
-    ("strategy", "ghost", ExecutionConfig),
+    ("strategy", "vmap", ExecutionConfig),
 ]
 
 
@@ -59,7 +59,7 @@ def test_objects_and_texts_say_the_same() -> None:
         scenario="extended",
         warm_up="sgd:epochs=3,batch_size=7",
         public_method="dope:batch_size=5",
-        strategy="ghost:chunk=9,amp",
+        strategy="vmap:chunk=9,amp",
         **TARGET,
     )
     second = TrainingConfig.for_model(
@@ -69,7 +69,7 @@ def test_objects_and_texts_say_the_same() -> None:
         scenario="extended",
         warm_up=WarmUpConfig(epochs=3, batch_size=7, optimiser="sgd"),
         public_method=ExtendedConfig("dope", batch_size=5),
-        strategy=ExecutionConfig("ghost", chunk=9, amp=True),
+        strategy=ExecutionConfig("vmap", chunk=9, amp=True),
         **TARGET,
     )
     assert first == second

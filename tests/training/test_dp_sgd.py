@@ -22,7 +22,7 @@ from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
-from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
+from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.mechanisms import dp_sgd as mechanism
 from privmix.training.models.networks import LinearHead, ReluCNN
 from privmix.training.noise import noisy_mean
@@ -43,7 +43,6 @@ LAYOUT = ImageLayout(1, 8, 8)
 KINDS: dict[str, type[GradientStrategy]] = {
     "loop": LoopGradients,
     "vmap": VmapGradients,
-    "ghost": GhostGradients,
     "closed-form": ClosedFormGradients,
 }
 
@@ -148,7 +147,7 @@ def with_images(kind: type[GradientStrategy]) -> Setting:
     return Setting(records=images(), model=cnn(), kind=kind, views=pipeline, options={"chunks": Chunks(3)})
 
 
-@pytest.mark.parametrize("name", [*KINDS, "images-loop", "images-vmap", "images-ghost"])
+@pytest.mark.parametrize("name", [*KINDS, "images-loop", "images-vmap"])
 def test_a_step_is_its_definition(name: str) -> None:
     """Weights move by the noisy mean of the batch that the plan's sampler draws: sum, divisor, noise and all."""
     kind = KINDS[name.removeprefix("images-")]

@@ -18,9 +18,10 @@ from privmix.data.overlap_rule import PUBLISHED
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import public_text
+from privmix.training.config import TrainingConfig
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.config import WarmUpConfig
-from privmix.training.trained import TrainedModel
+from privmix.training.trained import TrainedModel, load_trained
 from privmix.training.verify import verify_trained
 from tests.hostile.corpus import certify
 from tests.refusals import refuses, refuses_any_change
@@ -175,6 +176,16 @@ def test_a_trained_model_is_not_passed_off_as_one_of_public_data(folder: Path) -
 
     edit(folder, without_steps)
     with refuses("certificate plan steps"):
+        verify_trained(folder)
+
+
+def test_certificates_that_name_a_strategy_of_earlier_versions_hold(folder: Path) -> None:
+    edit(folder, lambda content: content["settings"]["execution"].update(strategy="ghost"))
+    verify_trained(folder)
+    settings = load_trained(folder).certificate["settings"]
+    assert TrainingConfig.from_settings(settings).execution.strategy == "auto"
+    edit(folder, lambda content: content["settings"]["execution"].update(strategy="ghosts"))
+    with refuses("model settings execution strategy"):
         verify_trained(folder)
 
 

@@ -13,7 +13,15 @@ from privmix.errors import InvalidInput, check_choice, check_integer, in_terms_o
 from privmix.fields import Amount, Choice, Count, Fraction, Positive, Seed, Share, Size, check_fields, read, stored
 from privmix.named import options_in, varied
 from privmix.options import described, option, refuse_unknown, said
-from privmix.training.gradients.config import FLAT, STRATEGIES, STRATEGY_HELP, ClipNorm, ClippingKind, ExecutionConfig
+from privmix.training.gradients.config import (
+    AUTO,
+    FLAT,
+    STRATEGIES,
+    STRATEGY_HELP,
+    ClipNorm,
+    ClippingKind,
+    ExecutionConfig,
+)
 from privmix.training.public.config import (
     METHODS_PLACE,
     NONE,
@@ -52,6 +60,8 @@ _LINEAR_EPOCHS: Final = 60.0
 _NETWORK_EPOCHS: Final = 50.0
 # Settings come in this order since there have been certificates.
 _LAST: Final = ("views", "bank_augmentations", "execution")
+# Ghost clipping, which certificates of earlier versions may name.
+_EARLIER_STRATEGY: Final = "ghost"
 OF_THE_JOB: Final = frozenset(
     ("records", "records_declared", "network", "extractor", "classes", "input_shape", "dim", "device")
 )
@@ -364,10 +374,14 @@ class TrainingConfig:
 
         Formal guarantees:
             * Typed: each value has its field's type and is in the range that the class which owns it gives.
-            * Nothing else: :meth:`settings` of the config are these, value by value.
+            * Nothing else: :meth:`settings` of the config are these, value by value. A strategy of earlier versions is
+              ``auto`` here: it computed the same sums.
         """
         what = "model settings"
         values = {name: value for name, value in settings.items() if name not in OF_THE_JOB}
+        execution = values.get("execution")
+        if isinstance(execution, Mapping) and execution.get("strategy") == _EARLIER_STRATEGY:
+            values["execution"] = {**execution, "strategy": AUTO}
         kind = options_of_mechanism(values.get("mechanism", DP_SGD))
         names = {} if kind is None else _stored_names(values.get("mechanism", DP_SGD), kind)
         own = {name: values.pop(place) for name, place in names.items() if place in values}

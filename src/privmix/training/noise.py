@@ -28,8 +28,8 @@ from privmix.training.plan import TrainingPlan
 
 # Rounding one group's sum, before and after, moves it by no more than this share of the bound.
 _GRID_SHARE: Final = 2.0**-17
-# One record moves the sum by the bound and a share of it: at most 2e-5 in the closed form (measured at batches up to
-# 262,144), 4e-4 in ghost clipping. The noise allows for 1e-3.
+# One record moves the sum by the bound and a share of it: measured at most 2e-5, in the closed form at batches up to
+# 262,144 and in vmap by calls of one size. The noise allows for 1e-3: adding 4,096 records in float32 reached 4e-4.
 # Records that a group is expected to have at the least: fewer would mean rounding more often than is worth its time.
 _FEWEST: Final = 256
 # Records that are computed at once, and that a group is made of, at the most. A strategy may add them in float32, and
@@ -73,7 +73,7 @@ def groups_of(expected: float, at_once: int) -> int:
 def call_size(expected: float, at_once: int) -> int:
     """Public number of records in every call: smaller groups are filled up, larger ones take two calls."""
     # Libraries choose how to multiply by the call's shape. With calls as large as their group, one record moved the
-    # others' gradients by up to 0.0065 C in float32 and 0.4 C in bfloat16. Calls of one size: at most 0.00007. A group
+    # others' gradients by up to 0.004 C in float32 and 0.4 C in bfloat16. Calls of one size: at most 0.00002. A group
     # exceeds its expectation by two standard deviations in one of forty cases; a larger margin would cost more than
     # second calls do.
     own = expected / groups_of(expected, at_once)

@@ -39,8 +39,8 @@ from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.config import ExecutionConfig
-from privmix.training.gradients.execution import Chunks, check_strategy, choose_strategy, fitting_chunk
+from privmix.training.gradients.config import AUTO, ExecutionConfig
+from privmix.training.gradients.execution import Chunks, choose_strategy, fitting_chunk
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
 from privmix.training.models.base import Classifier
@@ -208,8 +208,9 @@ class PrivatePhase:
             least, wanted = 1 if config.microbatch_mixes else self._views_of_unit, config.extended.perturbations
             if "perturbations" in settings_of(config.extended.method) and wanted > least:
                 raise InvalidInput("perturbations", wanted, f"at most {least}, the views of a record")
-        given = network, self._flat, self._clipping, input_shape
-        check_strategy(config.execution, *given, with_side_information=method is not None)
+        if config.execution.strategy != AUTO:
+            # Raises for a network that the strategy does not fit.
+            self._strategy(config.execution)
 
     def run(
         self,
@@ -237,7 +238,7 @@ class PrivatePhase:
         if world.is_head:
             # Before strategies are measured and the first step is taken, which may last.
             progress("private steps", start, self._plan.steps)
-        chunks, gradients = self._execution(run, world, method, state.get(_CHUNK))
+        chunks, gradients = self._execution(run, world, state.get(_CHUNK))
         mixes, keep = self._config.microbatch_mixes, self._config.microbatch_keep
         trainer = DpSgd(
             plan=self._plan,
@@ -291,27 +292,26 @@ class PrivatePhase:
         x = torch.rand(4, *self._input, generator=torch.Generator().manual_seed(0)).to(self._flat.device)
         return bool(torch.isfinite(self._network(x)).all())
 
-    def _execution(
-        self, run: TrainingRun | None, world: World, method: ExtendedMethod | None, kept: Tensor | None
-    ) -> tuple[Chunks, GradientStrategy]:
+    def _strategy(self, config: ExecutionConfig) -> GradientStrategy:
+        given = self._network, self._flat, self._clipping, self._input, self._views_of_unit, self._network.classes
+        return choose_strategy(config, *given)
+
+    def _execution(self, run: TrainingRun | None, world: World, kept: Tensor | None) -> tuple[Chunks, GradientStrategy]:
         """Chunks and strategy: measured or fitted to free memory once a run, by one process for all."""
         # Sums in other chunks or by another strategy differ in their last bits, and so would a resumed run's weights. A
         # chunk size from the user overrides the run's.
         config = self._config.execution
-
-        def strategy(named: ExecutionConfig) -> GradientStrategy:
-            given = self._network, self._flat, self._clipping, self._input, self._views_of_unit, self._network.classes
-            return choose_strategy(named, *given, with_side_information=method is not None)
-
         content = None if run is None else run.kept(_EXECUTION)
         if world.is_head and content is None:
-            found = strategy(config)
+            found = self._strategy(config)
             chunk = config.chunk or fitting_chunk(found, self._input, self._views_of_unit)
             content = json.dumps({"strategy": found.name, "chunk": chunk}).encode()
             if run is not None:
                 run.keep(_EXECUTION, content)
         chosen = json.loads(world.share(content or b""))
-        gradients = strategy(replace(config, strategy=check_choice("strategy", chosen.get("strategy"), STRATEGIES)))
+        gradients = self._strategy(
+            replace(config, strategy=check_choice("strategy", chosen.get("strategy"), STRATEGIES))
+        )
         if config.compile:
             gradients.model = torch.compile(self._network)  # type: ignore[assignment]
         size = config.chunk or int(chosen["chunk"] if kept is None else kept)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from privmix.training.gradients.execution import (
     STRATEGIES,
     Chunks,
     OutOfMemory,
-    check_strategy,
     choose_strategy,
     fitting_chunk,
     whole,
@@ -28,9 +26,8 @@ from privmix.training.gradients.execution import (
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models.base import build_model
-from privmix.training.public.config import ExtendedConfig
 from tests.refusals import refuses
-from tests.training.runs import config_of, files, job_of, public, run_to, weights_of
+from tests.training.runs import config_of, files, job_of, run_to, weights_of
 from tests.training.test_run import kill, same_names  # noqa: F401
 
 CLASSES = 3
@@ -38,7 +35,7 @@ CPU = torch.device("cpu")
 
 
 class Branching(nn.Module):
-    """What vmap can't do: Python decides by values. Its parameter belongs to no layer that ghost clipping knows."""
+    """What vmap can't do: Python decides by values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,9 +45,9 @@ class Branching(nn.Module):
         return x @ self.weight if bool(x.sum() > 0) else x @ -self.weight
 
 
-def choose(model: nn.Module, shape: tuple[int, ...], config: ExecutionConfig | None = None, **given: Any) -> str:
+def choose(model: nn.Module, shape: tuple[int, ...], config: ExecutionConfig | None = None) -> str:
     flat = FlatParameters(model)
-    return choose_strategy(config or ExecutionConfig(), model, flat, Clipping(1.0), shape, 2, CLASSES, **given).name
+    return choose_strategy(config or ExecutionConfig(), model, flat, Clipping(1.0), shape, 2, CLASSES).name
 
 
 def network() -> nn.Module:
@@ -76,23 +73,11 @@ def test_a_linear_head_has_a_closed_form(monkeypatch: pytest.MonkeyPatch) -> Non
     assert tried == []
 
 
-@pytest.mark.parametrize("best", ["loop", "vmap", "ghost"])
+@pytest.mark.parametrize("best", ["loop", "vmap"])
 def test_auto_takes_the_fastest(best: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = times(monkeypatch, **{name: 1.0 + (name != best) for name in ("loop", "vmap", "ghost")})
+    tried = times(monkeypatch, **{name: 1.0 + (name != best) for name in ("loop", "vmap")})
     assert choose(network(), (4,)) == best
-    assert sorted(tried) == ["ghost", "loop", "vmap"]
-
-
-def test_ghost_clipping_is_not_tried_on_compiled_models_nor_with_side_information(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tried = times(monkeypatch, ghost=0.1, vmap=1.0)
-    assert choose(network(), (4,), with_side_information=True) == "vmap"
-    assert choose(network(), (4,), ExecutionConfig(compile=True)) == "vmap"
-    assert "ghost" not in tried
-    model = network()
-    with refuses("strategy"):
-        check_strategy(ExecutionConfig("ghost", compile=True), model, FlatParameters(model), Clipping(1.0), (4,))
+    assert sorted(tried) == ["loop", "vmap"]
 
 
 def test_a_strategy_that_fails_is_not_chosen() -> None:
@@ -122,12 +107,8 @@ def test_a_trial_changes_nothing() -> None:
 def test_a_named_strategy_is_taken_or_refused(name: str) -> None:
     head = build_model("linear", input_shape=(4,), dim=4, classes=CLASSES, seed=0)
     assert choose(head, (4,), ExecutionConfig(name)) == name
-    check_strategy(ExecutionConfig(name), head, FlatParameters(head), Clipping(1.0), (4,))
-    fits = name in ("loop", "vmap")
-    model = Branching()
-    given = ExecutionConfig(name), model, FlatParameters(model), Clipping(1.0), (4,)
-    with nullcontext() if fits else refuses("strategy"):
-        check_strategy(*given)
+    with nullcontext() if name in ("loop", "vmap") else refuses("strategy"):
+        choose(Branching(), (4,), ExecutionConfig(name))
 
 
 # Chunks.
@@ -274,11 +255,6 @@ def test_a_resumed_run_keeps_a_chunk_that_was_halved(tmp_path: Path, monkeypatch
 def test_a_job_refuses_a_strategy_before_it_runs() -> None:
     with refuses("strategy"):
         job_of(config_of("cnn-relu", execution=ExecutionConfig("closed-form")))
-    ghost = config_of("cnn-relu", execution=ExecutionConfig("ghost"))
-    job_of(ghost)
-    with refuses("strategy"):
-        extended = ExtendedConfig("dope", batch_size=8)
-        job_of(replace(ghost, scenario="extended", extended=extended), public=public())
 
 
 def test_a_microbatch_that_does_not_fit_tells_no_size() -> None:
@@ -295,9 +271,9 @@ def test_a_microbatch_that_does_not_fit_tells_no_size() -> None:
 
 def test_a_strategy_with_another_sum_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     # However fast it is: half of every gradient.
-    honest, tried = VmapGradients.clipped_sum, times(monkeypatch, vmap=0.1, ghost=2.0, loop=3.0)
+    honest, tried = VmapGradients.clipped_sum, times(monkeypatch, vmap=0.1, loop=3.0)
     assert choose(network(), (4,)) == "vmap"
     monkeypatch.setattr(VmapGradients, "clipped_sum", lambda *given: 0.5 * honest(*given))
     tried.clear()
-    assert choose(network(), (4,)) == "ghost"
+    assert choose(network(), (4,)) == "loop"
     assert "vmap" not in tried

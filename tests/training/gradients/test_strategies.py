@@ -10,15 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.closed_form import ClosedFormGradients, fits_closed_form
+from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.config import AUTOMATIC, FLAT
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
-from privmix.training.gradients.strategies import (
-    GhostGradients,
-    GradientStrategy,
-    LoopGradients,
-    VmapGradients,
-)
+from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models.hf import PretrainedClassifier
 from privmix.training.models.networks import LinearHead, ReluCNN, ResNet9, TanhCNN, WideResNet
 from tests.refusals import refuses
@@ -57,8 +52,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 ANY = (LoopGradients, VmapGradients)
 STRATEGIES: dict[str, tuple[type[GradientStrategy], ...]] = {
-    name: (*ANY, GhostGradients, ClosedFormGradients) if name.startswith("linear") else (*ANY, GhostGradients)
-    for name in MODELS
+    name: (*ANY, ClosedFormGradients) if name.startswith("linear") else ANY for name in MODELS
 }
 PAIRS = [(name, strategy) for name, strategies in STRATEGIES.items() for strategy in strategies]
 EVERY_PAIR = pytest.mark.parametrize(
@@ -136,12 +130,7 @@ def test_equal_to_the_definition(name: str, strategy: type[GradientStrategy], wh
     call, each = (*inputs(name, 4, k), side_of(name, what, k)), defined(name, 4, k, what)
     for kind in (FLAT, AUTOMATIC):
         clipping = Clipping(middle(each), kind)
-        gradients = strategy_of(name, strategy, clipping)
-        if strategy is GhostGradients and what != "none":
-            with refuses("strategy"):
-                gradients.clipped_sum(*call)
-            continue
-        assert_close(gradients.clipped_sum(*call), clipped_total(each, clipping))
+        assert_close(strategy_of(name, strategy, clipping).clipped_sum(*call), clipped_total(each, clipping))
 
 
 @pytest.mark.parametrize("k", [2, 9], ids=["few-views", "more-views-than-classes"])
@@ -158,8 +147,6 @@ def test_targets_that_do_not_sum_to_one(strategy: type[GradientStrategy], k: int
 def test_no_record_no_gradient(name: str, strategy: type[GradientStrategy]) -> None:
     x, targets = inputs(name, 0, 2)
     for what in ("none", "centre"):
-        if what == "centre" and strategy is GhostGradients:
-            continue
         found = strategy_of(name, strategy, Clipping(1.0)).clipped_sum(x, targets, side_of(name, what, 2))
         assert found.shape == (FlatParameters(build(name)).size,)
         assert not found.any()
@@ -225,26 +212,6 @@ def test_clipped_when_views_nearly_cancel(strategy: type[GradientStrategy], kind
         assert_close(both, alone + gradients.clipped_sum(other, wanted, SideInformation()), 1e-4)
 
 
-def test_a_long_gradient_that_cancels_in_a_convolution() -> None:
-    """Ghost clipping hands a record whose views cancel to the loop: the sum is the loop's, to the last bit of it."""
-    model = ReluCNN(channels_in=1, height=8, width=8, classes=CLASSES)
-    x, _ = inputs("cnn-relu", 2, 1)
-    x = 1e4 * x.expand(-1, 2, -1, -1, -1).contiguous()
-    with torch.no_grad():
-        predicted = model(x.flatten(0, 1)).softmax(-1).view(2, 2, CLASSES)
-    pull = torch.tensor([0.3, -0.1, -0.1, -0.1])
-    targets = predicted + torch.stack([pull, -pull])
-    clipping, flat = Clipping(1e-3), FlatParameters(model)
-    single = LoopGradients(model, flat, Clipping(1e9)).clipped_sum(x[:1, :1], targets[:1, :1], SideInformation())
-    assert float(single.norm()) > 1e5 * clipping.clip_norm
-    ghost = GhostGradients(model, flat, clipping)
-    for own, wanted in zip(x, targets, strict=True):
-        alone = ghost.clipped_sum(own[None], wanted[None], SideInformation())
-        assert float(alone.double().norm()) <= clipping.clip_norm
-    expected = LoopGradients(model, flat, clipping).clipped_sum(x, targets, SideInformation())
-    assert torch.equal(ghost.clipped_sum(x, targets, SideInformation()).double(), expected)
-
-
 class Positions(nn.Module):
     """Each pixel is a position; the frozen head weighs them."""
 
@@ -259,7 +226,7 @@ class Positions(nn.Module):
 
 
 @pytest.mark.parametrize("size", [1.0, 1e3, 1e6, 1e12, 1e18])
-@pytest.mark.parametrize("strategy", [*ANY, GhostGradients], ids=lambda s: s.name)
+@pytest.mark.parametrize("strategy", ANY, ids=lambda s: s.name)
 def test_clipped_when_positions_of_one_view_cancel(strategy: type[GradientStrategy], size: float) -> None:
     """What an image's pixels add to a filter's gradient sums to 0 but for rounding, which grows with the image."""
     generator = torch.Generator().manual_seed(0)
@@ -361,28 +328,20 @@ def filled(part: Tensor, size: int) -> Tensor:
 @pytest.mark.parametrize("what", ["none", "all"])
 @EVERY_PAIR
 def test_what_fills_a_call_up_adds_exactly_nothing(name: str, strategy: type[GradientStrategy], what: str) -> None:
-    """Also other records, or one without a finite gradient; network calls keep their size where some have none."""
-    if what != "none" and strategy is GhostGradients:
-        pytest.skip("ghost clipping takes no side information")
+    """Also other records, or one without a finite gradient."""
     gradients, side = strategy_of(name, strategy, Clipping(0.5)), side_of(name, what, 2)
     x, targets = inputs(name, 5, 2)
-    plain, shapes = gradients.clipped_sum(x[:3], targets[:3], side), list[int]()
-    handle = gradients.model.register_forward_pre_hook(lambda _, given: shapes.append(given[0].shape[0]))
+    plain = gradients.clipped_sum(x[:3], targets[:3], side)
     broken = filled(x[:3], 5)
     broken[[0, 3, 4]] = torch.nan
     other = x.clone()
     other[3:] *= -2
-    try:
-        same = gradients.clipped_sum(filled(x[:3], 5), targets, side, 3)
-        assert torch.equal(same, gradients.clipped_sum(other, targets, side, 3)), "not by a bit"
-        other[3:] = torch.nan
-        assert torch.equal(same, gradients.clipped_sum(other, targets, side, 3)), "nor by what has no gradient"
-        left = gradients.clipped_sum(broken, targets, side, 3)
-        none = gradients.clipped_sum(broken[[0, 0, 0]], targets[:3], side, 2)
-    finally:
-        handle.remove()
-    if strategy is GhostGradients:
-        assert set(shapes) == {10, 6}
+    same = gradients.clipped_sum(filled(x[:3], 5), targets, side, 3)
+    assert torch.equal(same, gradients.clipped_sum(other, targets, side, 3)), "not by a bit"
+    other[3:] = torch.nan
+    assert torch.equal(same, gradients.clipped_sum(other, targets, side, 3)), "nor by what has no gradient"
+    left = gradients.clipped_sum(broken, targets, side, 3)
+    none = gradients.clipped_sum(broken[[0, 0, 0]], targets[:3], side, 2)
     assert_close(same, plain.double(), 1e-6)
     assert torch.equal(gradients.clipped_sum(x[:3], targets[:3], side, 3), plain), "all of them are counted"
     assert_close(left, gradients.clipped_sum(x[1:3], targets[1:3], side).double(), 1e-6)
@@ -390,34 +349,15 @@ def test_what_fills_a_call_up_adds_exactly_nothing(name: str, strategy: type[Gra
     assert not bool(none.any())
 
 
-@pytest.mark.parametrize("strategy", [VmapGradients, GhostGradients])
-def test_how_views_lie_in_memory_changes_nothing(strategy: type[GradientStrategy]) -> None:
+def test_how_views_lie_in_memory_changes_nothing() -> None:
     """Views of images have their colours side by side, copies of some do not: libraries choose by that, too."""
-    gradients = strategy_of("wrn-10-1", strategy, Clipping(0.5))
+    gradients = strategy_of("wrn-10-1", VmapGradients, Clipping(0.5))
     x, targets = inputs("wrn-10-1", 9, 1)
     beside = x.movedim(2, -1).contiguous().movedim(-1, 2)
     assert beside.stride() != x.stride()
     assert torch.equal(
         gradients.clipped_sum(beside, targets, SideInformation()), gradients.clipped_sum(x, targets, SideInformation())
     )
-
-
-def test_a_copy_that_is_rounded_otherwise_than_its_record_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Next to float32's end a record may be finite and its copy not: it is left out, and no call goes on for ever."""
-    gradients = strategy_of("cnn-relu", GhostGradients, Clipping(0.5))
-    x, targets = inputs("cnn-relu", 3, 1)
-    honest, first = Clipping.factors, list[float]()
-
-    def factors(self: Clipping, norms: Tensor) -> Tensor:
-        first.append(float(norms[0]))
-        found = honest(self, norms)
-        found[3:] = torch.where(norms[3:] == first[0], 0.0, found[3:])
-        return found
-
-    monkeypatch.setattr(Clipping, "factors", factors)
-    found = gradients.clipped_sum(filled(x, 5), filled(targets, 5), SideInformation(), 3)
-    monkeypatch.undo()
-    assert_close(found, gradients.clipped_sum(x[1:], targets[1:], SideInformation()).double(), 1e-6)
 
 
 def tied(head: LinearHead, length: float, seed: int) -> Tensor:
@@ -447,12 +387,12 @@ def test_what_a_record_adds_depends_on_no_other(strategy: type[GradientStrategy]
 
 
 def test_closed_form_is_for_linear_heads_only() -> None:
-    assert fits_closed_form(build("linear"))
-    assert fits_closed_form(build("linear-scaled"))
+    assert ClosedFormGradients.fits(build("linear"))
+    assert ClosedFormGradients.fits(build("linear-scaled"))
     for name in ("cnn", "resnet-9", "wrn-10-1"):
-        assert not fits_closed_form(build(name))
+        assert not ClosedFormGradients.fits(build(name))
         with refuses("strategy"):
             strategy_of(name, ClosedFormGradients, Clipping(1.0))
     half = LinearHead(dim=3, classes=2)
     half.head.bias.requires_grad_(False)
-    assert not fits_closed_form(half)
+    assert not ClosedFormGradients.fits(half)

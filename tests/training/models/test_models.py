@@ -16,15 +16,12 @@ from torch.nn import functional
 
 from privmix.errors import InvalidInput, MissingExtra
 from privmix.training.facts import ImageLayout
-from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.models.base import Classifier, build_model, model_from_spec
 from privmix.training.models.hf import PretrainedClassifier
 from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.models.networks import LinearHead, ReluCNN, ResNet9, StandardisedConv2d, TanhCNN, WideResNet
 from tests.features.models import save_vision
 from tests.refusals import refuses
-from tests.training.naive import naive_gradient
 from tests.training.runs import weights_made
 
 NAMES = ["linear", "cnn", "cnn-relu", "resnet-9", "wrn-10-1"]
@@ -317,37 +314,6 @@ def test_frozen_backbones_train_the_head(folders: dict[str, Path]) -> None:
         "model.classifier.weight",
         "model.classifier.bias",
     ]
-    assert supports_ghost(model, (3, 16, 16)) is None
-
-
-@pytest.mark.parametrize("kind", ["vit", "convnext", "dinov2"])
-def test_ghost_clipping_of_whole_pretrained_models_is_a_loop(folders: dict[str, Path], kind: str) -> None:
-    """Class tokens, tables of positions and scales of layers count in the norms, as all other weights do."""
-    model = pretrained(folders, kind)
-    jitter(model)
-    assert supports_ghost(model, (3, 16, 16)) is None
-    flat, k = FlatParameters(model), 2
-    names = {name.rpartition(".")[2] for name in flat.names}
-    assert names >= {"vit": {"cls_token", "position_embeddings"}, "convnext": {"layer_scale_parameter"}}.get(
-        kind, {"lambda1"}
-    )
-    x = inputs(model, 3 * k).view(3, k, 3, 16, 16)
-    targets = torch.softmax(torch.randn(3, k, 4, generator=torch.Generator().manual_seed(0)), -1)
-    rows = torch.stack([naive_gradient(model, *pair, SideInformation()) for pair in zip(x, targets, strict=True)])
-    norms = rows.norm(dim=1)
-    bound, seen = float(norms.median()), list[Tensor]()
-
-    def factors(found: Tensor, reach: Tensor) -> Tensor:
-        seen.extend((found, reach))
-        return (bound / found).clamp(max=1)
-
-    total = ghost_clipped_sum(model, flat, x, targets, factors)
-    expected = ((bound / norms).clamp(max=1)[:, None] * rows).sum(0)
-    assert torch.allclose(seen[0], norms, rtol=1e-4)
-    assert bool((seen[1] >= seen[0]).all())
-    assert float((total - expected).norm()) <= 1e-4 * float(expected.norm())
-    # Nothing is left of the pass.
-    assert all("cls_token" not in vars(module) and "lambda1" not in vars(module) for module in model.modules())
 
 
 @pytest.mark.parametrize("kind", ["vit", "convnext", "dinov2", "clip"])

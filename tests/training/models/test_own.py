@@ -123,12 +123,6 @@ def test_a_module_is_trained_kept_verified_and_loaded_with_its_module(tmp_path: 
     assert model.certificate["settings"]["model"] == "module"
 
 
-def test_records_of_one_call_meet_in_no_strategy() -> None:
-    """What stands between a module's layers is not known: ghost clipping sends many records through it together."""
-    with refuses("strategy"):
-        trained(made(), strategy="ghost")
-
-
 def test_what_is_kept_of_records_is_not_published(tmp_path: Path) -> None:
     """Of a module that keeps something where gradients are computed, and nowhere else."""
     with refuses("model"):

@@ -108,7 +108,8 @@ class DpSgdTrainer:
         )
         again = job.settings()
         # Another version may have other defaults: its models would be no references for this one.
-        differing = sorted(name for name, value in settings.items() if name != "device" and again.get(name) != value)
+        decisive = {name: value for name, value in settings.items() if name not in ("device", "execution")}
+        differing = sorted(name for name, value in decisive.items() if again.get(name) != value)
         if differing or again["plan"] != certificate["plan"]:
             raise InvalidInput("model settings", ", ".join(differing) or "plan", "such as this version makes again")
         return cls(job)

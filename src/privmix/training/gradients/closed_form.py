@@ -3,7 +3,7 @@
 With logits z_k = (W + V_k) f_k + b_k, errors are e_k = (softmax(z_k) - t_k) / K. A record's gradient is sum_k e_k f_k^T
 for the weight and sum_k e_k for the bias. Hence
 
-    |g|^2 = sum over pairs of views (e_k . e_l) (f_k . f_l + 1),
+    |g|^2 = sum over pairs of views (e_k . e_l) (f_k . f_l + 1)   (Goodfellow 2015),
 
 and the clipped sum over records is one matrix product. All is float64. In float32, rounding of long sums would exceed
 what the noise covers, and that of logits of long features would depend on the number of records multiplied at once.
@@ -21,9 +21,11 @@ from privmix.devices import full_precision
 from privmix.errors import InvalidInput
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
-from privmix.training.gradients.strategies import CANCELLING, STRATEGIES, GradientStrategy, shares
+from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy, shares
 from privmix.training.models.networks import LinearHead
 
+# Sums of views' clipped shares, in clipping bounds, up to which rounding is below the clipping's margin.
+CANCELLING: Final = 16.0
 # Numbers that the gradients of one slice of records may take where they are formed.
 _SLICE: Final = 2**24
 # Numbers of the features of one slice on a CPU: 4 MiB of float64.
@@ -32,7 +34,7 @@ _CACHED: Final = 2**19
 
 @STRATEGIES.register
 class ClosedFormGradients(GradientStrategy):
-    """For a :class:`LinearHead`, and nothing else."""
+    """For a :class:`LinearHead` of which all is trained, and nothing else."""
 
     name: ClassVar[str] = "closed-form"
     preferred: ClassVar[bool] = True
@@ -42,15 +44,13 @@ class ClosedFormGradients(GradientStrategy):
     together: ClassVar[bool] = False
 
     @classmethod
-    def obstacle(
-        cls, model: nn.Module, input_shape: tuple[int, ...], *, with_side_information: bool, compiled: bool
-    ) -> str | None:
-        return None if fits_closed_form(model) else "the model is no linear head"
+    def fits(cls, model: nn.Module) -> bool:
+        return isinstance(model, LinearHead) and all(tensor.requires_grad for tensor in model.parameters())
 
     def __init__(self, model: nn.Module, flat: FlatParameters, clipping: Clipping, *, amp: bool = False) -> None:
         super().__init__(model, flat, clipping, amp=amp)
-        if not isinstance(model, LinearHead) or not fits_closed_form(model):
-            raise InvalidInput("strategy", self.name, "loop, vmap or ghost for a model that is no linear head")
+        if not isinstance(model, LinearHead) or not self.fits(model):
+            raise InvalidInput("strategy", self.name, "loop or vmap for a model that is no linear head")
         self._head = model
 
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
@@ -126,8 +126,3 @@ def _norms(features: Tensor, errors: Tensor) -> tuple[Tensor, Tensor]:
         return reach, reach
     squares = (torch.bmm(errors, errors.mT) * (torch.bmm(features, features.mT) + 1)).sum(dim=(1, 2))
     return squares.clamp(min=0).sqrt(), reach
-
-
-def fits_closed_form(model: nn.Module) -> bool:
-    """Whether the model is a :class:`LinearHead` of which all is trained."""
-    return isinstance(model, LinearHead) and all(tensor.requires_grad for tensor in model.parameters())

@@ -40,7 +40,7 @@ class ExecutionConfig:
 
     strategy: Annotated[str, Choice(of=_strategies)] = option(AUTO, STRATEGY_HELP, python=True)
     chunk: Count | None = option(None, "Number of records computed at once. Default: as many as fit.", stored=False)
-    amp: bool = option(False, "Use bfloat16 in forward passes (not in ghost and closed-form).")
+    amp: bool = option(False, "Use bfloat16 in forward passes (not in closed-form).")
     compile: bool = option(False, "Use torch.compile.")
 
     def __post_init__(self) -> None:

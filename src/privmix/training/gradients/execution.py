@@ -33,24 +33,6 @@ class OutOfMemory(PrivmixError):
     """A chunk does not fit. Exit code 1. Earlier work is kept: the run can be resumed with smaller chunks."""
 
 
-def check_strategy(
-    config: ExecutionConfig,
-    model: nn.Module,
-    flat: FlatParameters,
-    clipping: Clipping,
-    input_shape: tuple[int, ...],
-    *,
-    with_side_information: bool = False,
-) -> None:
-    """Raise :class:`InvalidInput` if the strategy that ``config`` names can't train this model; see below."""
-    if config.strategy == AUTO:
-        return
-    found = STRATEGIES[config.strategy](model, flat, clipping, amp=config.amp)
-    reason = found.obstacle(model, input_shape, with_side_information=with_side_information, compiled=config.compile)
-    if reason is not None:
-        raise InvalidInput("strategy", config.strategy, f"loop or vmap: {reason}")
-
-
 def choose_strategy(
     config: ExecutionConfig,
     model: nn.Module,
@@ -59,8 +41,6 @@ def choose_strategy(
     input_shape: tuple[int, ...],
     views: int,
     classes: int,
-    *,
-    with_side_information: bool = False,
 ) -> GradientStrategy:
     """Return the strategy that ``config`` names, or the fastest correct one, measured on public random inputs.
 
@@ -69,23 +49,21 @@ def choose_strategy(
     """
     if config.strategy != AUTO:
         return STRATEGIES[config.strategy](model, flat, clipping, amp=config.amp)
-    given: dict[str, Any] = {"with_side_information": with_side_information, "compiled": config.compile}
-    for kind in STRATEGIES.all():
-        if kind.preferred and kind.obstacle(model, input_shape, **given) is None:
-            return kind(model, flat, clipping, amp=config.amp)
-    candidates = [
-        kind for kind in STRATEGIES.all() if not kind.preferred and kind.obstacle(model, input_shape, **given) is None
-    ]
+    fitting = [kind(model, flat, clipping, amp=config.amp) for kind in STRATEGIES.all() if kind.fits(model)]
+    for one in fitting:
+        if one.preferred:
+            return one
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(_TRIAL_RECORDS, views, *input_shape, generator=generator).to(flat.device)
     targets = torch.full((_TRIAL_RECORDS, views, classes), 1 / classes, device=flat.device)
-    strategies = {kind: kind(model, flat, clipping, amp=config.amp) for kind in candidates}
-    exact = next(_sum(one, x[:_COMPARED], targets[:_COMPARED]) for one in strategies.values() if one.definition)
+    exact = next(_sum(one, x[:_COMPARED], targets[:_COMPARED]) for one in fitting if one.definition)
     most = (_APART_AMP if config.amp else _APART) * clipping.clip_norm * _COMPARED
-    agree = {kind: one.definition or _agrees(one, x, targets, exact, most) for kind, one in strategies.items()}
-    times = {kind: trial_seconds(one, x, targets) if agree[kind] else float("inf") for kind, one in strategies.items()}
-    best = min(candidates, key=lambda kind: (times[kind], not kind.definition))
-    return best(model, flat, clipping, amp=config.amp)
+
+    def seconds(one: GradientStrategy) -> float:
+        agrees = one.definition or _agrees(one, x, targets, exact, most)
+        return trial_seconds(one, x, targets) if agrees else float("inf")
+
+    return min(fitting, key=lambda one: (seconds(one), not one.definition))
 
 
 def _sum(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> Tensor | None:

@@ -19,7 +19,9 @@ class FlatParameters:
     def __init__(self, model: nn.Module) -> None:
         chosen = [(name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad]
         if not chosen:
-            raise InvalidInput("model", title_of(model), "a model with trainable parameters")
+            # The user's own class where one is wrapped.
+            title = str(getattr(model, "title", type(model).__name__))
+            raise InvalidInput("model", title, "a model with trainable parameters")
         self._tensors = [tensor for _, tensor in chosen]
         self.names: Final = tuple(name for name, _ in chosen)
         self.shapes: Final = tuple(tuple(tensor.shape) for tensor in self._tensors)
@@ -53,11 +55,6 @@ class FlatParameters:
     def set(self, flat: Tensor) -> None:
         for tensor, piece in zip(self._tensors, torch.split(flat, self._lengths), strict=True):
             tensor.copy_(piece.view_as(tensor))
-
-
-def title_of(model: nn.Module) -> str:
-    """Its name in messages: the user's own class where one is wrapped."""
-    return str(getattr(model, "title", type(model).__name__))
 
 
 # They cost no privacy: a record's gradient before clipping may depend on public data and on released weights.

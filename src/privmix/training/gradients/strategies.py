@@ -25,11 +25,8 @@ from privmix._registry import Registry
 from privmix.devices import full_precision
 from privmix.errors import InvalidInput
 from privmix.training.gradients.clipping import Clipping, lengths
-from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
 
-# Sums of views' clipped shares, in clipping bounds, up to which rounding is below the clipping's margin.
-CANCELLING: Final = 16.0
 # Records whose clipped gradients are added in float32. In long sums, one more record moves the rounding of the others.
 _ADDED: Final = 64
 
@@ -40,15 +37,15 @@ class GradientStrategy(ABC):
     Formal guarantees (of every strategy):
         * Clipped once: a record adds one vector of norm at most ``clipping.clip_norm``, for any number of views.
         * Chunks change nothing: the sum does not depend on how records are cut into calls, up to float32 rounding.
-        * Added in float64, but for up to 64 gradients at once, and for ``ghost``, whose sum is one backward pass.
+        * Added in float64, but for up to 64 gradients at once.
         * No record, no gradient: an empty call adds exactly zero.
         * Total: a record whose gradient is not finite adds zero; it raises nothing and changes no other record's share.
         * Own share: what a record adds depends on no other in ``loop``, and in ``closed-form`` not by more than float64
-          rounds. ``vmap`` and ``ghost`` multiply many records together in float32, and libraries choose how by their
-          number and by how they lie in memory. Another choice may turn a ReLU over, and move that record's gradient by
-          a hundredth. Calls of one size use ``count`` for how many of them count. No choice then depends on how many
-          records there are, which of them have no finite gradient, or what made the views. This rests on kernels that
-          treat the rows of a call alike, which libraries do but don't promise; ``loop`` does without.
+          rounds. ``vmap`` multiplies many records together in float32, and libraries choose how by their number and by
+          how they lie in memory. Another choice may turn a ReLU over, and move that record's gradient by a hundredth.
+          Calls of one size use ``count`` for how many of them count. No choice then depends on how many records there
+          are, which of them have no finite gradient, or what made the views. This rests on kernels that treat the rows
+          of a call alike, which libraries do but don't promise; ``loop`` does without.
 
     Attributes:
         name: value of the option ``strategy``; ``STRATEGIES.register`` makes it known.
@@ -75,11 +72,9 @@ class GradientStrategy(ABC):
         self.amp: Final = amp
 
     @classmethod
-    def obstacle(
-        cls, model: nn.Module, input_shape: tuple[int, ...], *, with_side_information: bool, compiled: bool
-    ) -> str | None:
-        """Why it can't train such a model, in words; None where nothing is in its way."""
-        return None
+    def fits(cls, model: nn.Module) -> bool:
+        """Whether it is for such a model; the constructor raises for others."""
+        return True
 
     @abstractmethod
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
@@ -215,66 +210,3 @@ class VmapGradients(GradientStrategy):
     def _loss(self, weights: dict[str, Tensor], x: Tensor, targets: Tensor) -> Tensor:
         with self._precision():
             return cross_entropy(functional_call(self.model, weights, (x,)), targets, reduction="sum")
-
-
-@STRATEGIES.register
-class GhostGradients(GradientStrategy):
-    """Norms layer by layer without gradients, then one weighted backward pass: see :mod:`.ghost`."""
-
-    name: ClassVar[str] = "ghost"
-
-    @classmethod
-    def obstacle(
-        cls, model: nn.Module, input_shape: tuple[int, ...], *, with_side_information: bool, compiled: bool
-    ) -> str | None:
-        if with_side_information:
-            return "public data change gradients or weights"
-        if compiled:
-            return "ghost clipping watches layers, which a compiled model no longer has"
-        return supports_ghost(model, input_shape)
-
-    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
-        if any(value is not None for value in vars(side).values()):
-            raise InvalidInput("strategy", self.name, "loop or vmap with methods that change gradients or weights")
-        views, targets = in_rows(views), in_rows(targets)
-        counts = torch.arange(len(views), device=views.device) < (len(views) if count is None else count)
-        total, finite, cancels = self._weighted(views, targets, counts)
-        copied = False
-        # Zero times infinity is no number: records whose gradient is not finite, or nearly so, are left out. The others
-        # stay where they are, in a call of the same size.
-        while not bool(finite.all()):
-            left = counts & finite
-            if copied and torch.equal(left, counts):
-                # A copy may be rounded otherwise than what it is of, which is then left out as well.
-                left = counts.clone()
-                left[int(counts.to(torch.uint8).argmax())] = False
-            if not bool(left.any()):
-                return torch.zeros(self.flat.size, device=self.flat.device)
-            del total
-            copied = True
-            counts, first = left, int(left.to(torch.uint8).argmax())
-            views, targets = (
-                torch.where(counts.view(-1, *(1,) * (part.dim() - 1)), part, part[first : first + 1])
-                for part in (views, targets)
-            )
-            total, finite, cancels = self._weighted(views, targets, counts)
-        if not bool(cancels.any()):
-            return total
-        # If long gradients of views cancel, the rounding left of them could be longer than the bound: such records are
-        # clipped after the cancellation.
-        loop = LoopGradients(self.model, self.flat, self.clipping)
-        return total + loop.clipped_sum(views[cancels], targets[cancels], side)
-
-    def _weighted(self, views: Tensor, targets: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the sum of those that count and do not cancel; whose gradients are finite (b,), and which cancel."""
-        finite = cancels = torch.zeros_like(counts)
-
-        def factors(norms: Tensor, reach: Tensor) -> Tensor:
-            nonlocal finite, cancels
-            found = self.clipping.factors(norms)
-            finite = (found > 0) & torch.isfinite(norms)
-            cancels = finite & (found * reach > CANCELLING * self.clipping.clip_norm) & counts
-            return torch.where(cancels | ~counts, 0.0, found)
-
-        total = ghost_clipped_sum(self.model, self.flat, views, targets, factors)
-        return total, finite, cancels

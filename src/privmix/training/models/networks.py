@@ -213,7 +213,6 @@ class StandardisedConv2d(nn.Conv2d):
         """(out, in / groups, kh, kw) -> the filters that are used, of the same shape."""
         rows = weight.flatten(1)
         fan_in = rows.shape[1]
-        # One operation on the weight, not a mean and a variance: ghost clipping counts the uses of a parameter.
         unit: Tensor = functional.layer_norm(rows, (fan_in,), eps=_EPS) / math.sqrt(fan_in)
         return unit.view_as(weight)
 
