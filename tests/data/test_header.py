@@ -66,8 +66,8 @@ def test_cells_that_no_header_holds(cell: str) -> None:
 
 
 def test_names_that_headers_do_hold() -> None:
-    for names in (["age", "Na", "x1", "2nd", "1st flr", "q1 2020", "b-12", "name", "SibSp", "v1.1", "co2", "%"],):
-        check_header("header", names, CLASSES, "")
+    names = ["age", "Na", "x1", "2nd", "1st flr", "q1 2020", "b-12", "name", "SibSp", "v1.1", "co2", "%"]
+    check_header("header", names, CLASSES, "")
     check_header("header", [*map(str, range(8)), "label"], list(map(str, range(10))), "")
     check_header("header", ["0", "1"], [], "", numbered=True)
     for names in (["0", "1"], ["1", "0", *map(str, range(2, 9))]):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privmix.data.source import ArraySource, Schema, as_table, encode_labels, resolve_classes
+from privmix.data.source import ArraySource, as_table, encode_labels, resolve_classes
 from privmix.errors import InvalidInput
 from tests.refusals import refuses
 
@@ -104,11 +104,6 @@ def test_class_lists_that_make_no_sense_are_not_quoted(classes: Any) -> None:
 def test_arrays_that_are_no_dataset(x: Any, y: Any, field: str) -> None:
     with refuses(field):
         ArraySource(x, y, CLASSES)
-
-
-def test_a_record_cannot_be_absurdly_large() -> None:
-    with refuses("values in one record"):
-        Schema(records=1, input_shape=(2**31, 2**31), classes=CLASSES)
 
 
 @given(

@@ -68,25 +68,22 @@ def test_real_specs_hold_and_raw_records_in_them_do_not(name: str) -> None:
                 check_spec(wrong)
 
 
-@pytest.mark.parametrize("version", [1.0, "1", True, 0, 10**30, None])
-def test_versions_are_integers(version: object) -> None:
-    with refuses("extractor's version"):
-        check_spec({"name": "pixels", "version": version, "options": {}})
+MANY = [{"name": f"column {number}", "bins": list(range(400))} for number in range(60)]
 
 
-def test_digests_are_those_of_the_kind() -> None:
-    with refuses("extractor spec"):
-        check_spec({"name": "pixels", "version": 1, "options": {}, "weights_sha256": HASH})
-    with refuses("weights_sha256 of the extractor"):
-        check_spec({**spec("module"), "weights_sha256": HASH.replace("0", "A")})
-
-
-def test_the_columns_of_a_table_are_of_bounded_size() -> None:
-    many = [{"name": f"column {number}", "bins": list(range(400))} for number in range(60)]
-    with refuses("features options"):
-        check_spec({"name": "tabular", "version": 1, "options": {"columns": many}})
-    with refuses("columns of tabular"):
-        check_spec({"name": "tabular", "version": 1, "options": {"columns": [{"name": "x" * 201, "range": [0, 1]}]}})
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        *(({"version": version}, "extractor's version") for version in (1.0, "1", True, 0, 10**30, None)),
+        ({"weights_sha256": HASH}, "extractor spec"),
+        ({**spec("module"), "weights_sha256": HASH.replace("0", "A")}, "weights_sha256 of the extractor"),
+        ({"name": "tabular", "options": {"columns": MANY}}, "features options"),
+        ({"name": "tabular", "options": {"columns": [{"name": "x" * 201, "range": [0, 1]}]}}, "columns of tabular"),
+    ],
+)
+def test_versions_digests_and_sizes_are_those_of_the_kind(changes: dict[str, Any], field: str) -> None:
+    with refuses(field):
+        check_spec({"name": "pixels", "version": 1, "options": {}, **changes})
 
 
 @pytest.mark.parametrize("name", ["patches", "whitened"])

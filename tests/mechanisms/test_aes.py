@@ -110,20 +110,13 @@ def test_streams_lend_what_they_generate() -> None:
 
 
 DRAWS: dict[str, tuple[Any, ...]] = {
-    "random": (),
-    "integers": (10,),
-    "bytes": (4,),
-    "standard_normal": (3,),
+    **dict.fromkeys(("random", "laplace", "exponential", "uniform"), ()),
+    **dict.fromkeys(("integers", "bytes", "standard_normal", "choice", "permutation"), (5,)),
     "normal": (0, 1, 3),
-    "laplace": (),
-    "exponential": (),
     "binomial": (10, 0.5),
     "multinomial": (3, [0.5, 0.5]),
     "hypergeometric": (3, 4, 5),
     "dirichlet": ([1.0, 2.0],),
-    "choice": (5,),
-    "permutation": (5,),
-    "uniform": (),
 }
 
 
