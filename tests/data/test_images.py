@@ -1,5 +1,3 @@
-"""Image folders."""
-
 from __future__ import annotations
 
 import ast

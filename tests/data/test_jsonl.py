@@ -1,5 +1,3 @@
-"""JSON lines."""
-
 from __future__ import annotations
 
 import gzip

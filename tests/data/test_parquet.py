@@ -1,5 +1,3 @@
-"""The Parquet reader: images, lists, columns."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Data at addresses: memory:// and file://."""
-
 from __future__ import annotations
 
 import gc
