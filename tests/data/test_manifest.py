@@ -17,7 +17,7 @@ import pytest
 from privmix.data import ArraySource, Source, open_dataset
 from privmix.data.csv import _Starts
 from privmix.errors import InvalidInput
-from tests.data.helpers import png, write, write_mnist
+from tests.data.helpers import png, write
 
 N = 57
 Maker = Callable[[Path], Source]
@@ -46,10 +46,6 @@ def csv(folder: Path, end: str = "\n") -> Source:
     return open_dataset(folder / "d.csv", classes=2)
 
 
-def csv_by_returns(folder: Path) -> Source:
-    return csv(folder, "\r\n")
-
-
 def texts(folder: Path) -> Source:
     rows = (f'"line\n ""{a:g}"", x\r\n",{y}\n' for (a, _), y in zip(X.tolist(), Y.tolist(), strict=True))
     (folder / "d.csv").write_bytes(("text,label\n" + "".join(rows)).encode())
@@ -67,16 +63,11 @@ def jsonl(folder: Path) -> Source:
     return open_dataset(folder / "d.jsonl", classes=2, number_columns=["a", "b"])
 
 
-def idx(folder: Path) -> Source:
-    write_mnist(folder, "train", X.astype(np.uint8).reshape(N, 2, 1), Y.astype(np.uint8), zipped=False)
-    return open_dataset(folder)
-
-
 def written(name: str) -> Maker:
     return lambda folder: open_dataset(write(folder / name, X, Y), classes=2)
 
 
-npy, npz, safetensors = written("x.npy"), written("d.npz"), written("d.safetensors")
+npy, npz, safetensors, idx = map(written, ("x.npy", "d.npz", "d.safetensors", "train-images-idx2-ubyte"))
 
 
 def images(folder: Path) -> Source:
@@ -87,18 +78,10 @@ def images(folder: Path) -> Source:
     return open_dataset(folder, classes=["a", "b"], image_size=2, colour="grey")
 
 
-def memory(folder: Path) -> Source:
-    return open_dataset((X, Y), classes=2)
-
-
-def arrow_table(folder: Path) -> Source:
-    return open_dataset(table(), classes=2)
-
-
-LONG = [parquet, csv, csv_by_returns, texts, jsonl]
-ANYWHERE = [idx, npy, safetensors, images]
-PACKED = [packed, npz]
-IN_MEMORY = [memory, arrow_table]
+LONG: list[Maker] = [parquet, csv, lambda folder: csv(folder, "\r\n"), texts, jsonl]
+ANYWHERE: list[Maker] = [idx, npy, safetensors, images]
+PACKED: list[Maker] = [packed, npz]
+IN_MEMORY: list[Maker] = [lambda _: open_dataset((X, Y), classes=2), lambda _: open_dataset(table(), classes=2)]
 FILES = [*LONG, *ANYWHERE, *PACKED]
 MAKERS = [*FILES, *IN_MEMORY]
 
@@ -134,7 +117,7 @@ def test_long_files_are_entered_in_the_midst(tmp_path: Path, make: Maker) -> Non
     assert len(manifest.parts) > 3
 
 
-@pytest.mark.parametrize("make", [*ANYWHERE, memory])
+@pytest.mark.parametrize("make", [*ANYWHERE, IN_MEMORY[0]])
 def test_these_are_entered_anywhere(tmp_path: Path, make: Maker) -> None:
     manifest = make(tmp_path).manifest()
     assert all(manifest.entry(record) == record for record in range(N))

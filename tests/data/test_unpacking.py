@@ -50,11 +50,7 @@ def test_other_archives_are_refused(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "write"),
-    [
-        ("d.npz", npz),
-        ("d.jsonl.gz", zipped(b"\n" * ZEROS)),
-        ("d.csv.gz", zipped(b"a,label\n" + b"0" * ZEROS)),
-    ],
+    [("d.npz", npz), ("d.jsonl.gz", zipped(b"\n" * ZEROS)), ("d.csv.gz", zipped(b"a,label\n" + b"0" * ZEROS))],
 )
 def test_traps_are_refused_when_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, write: Callable[[Path], None]

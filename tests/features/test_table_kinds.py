@@ -160,10 +160,7 @@ def test_a_place_for_other_categories() -> None:
     # Missing is not another category.
     assert one({"categories": ["a"], "other": True}, None) == [0, 0]
     why = [said for _, _, said in column(entry).unusual(np.array([["A "], ["c"]], dtype=object))]
-    assert why == [
-        "unknown category, a known one except for case: read as other",
-        "unknown category: read as other",
-    ]
+    assert why == ["unknown category, a known one except for case: read as other", "unknown category: read as other"]
 
 
 def test_ordered_categories_and_truth() -> None:

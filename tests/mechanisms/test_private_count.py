@@ -118,10 +118,8 @@ def test_the_quantile_is_found_where_there_are_persons_enough() -> None:
     # A person with forty weighs one; on the low side by 4 deviations of sqrt(2) x 20, and at most 6 more.
     assert all(9500 - 10 * 29 < one.records <= 9500 + 2 * 29 for one in found)
     assert private_count(CONFIG, held, streams(3)) == private_count(CONFIG, held, streams(3))
-    strict = replace(CONFIG, person_quantile=0.999)
-    assert {
-        private_count(strict, np.repeat([3, 40], [9000, 2000]), streams(seed)).per_person for seed in range(20)
-    } == {40}
+    strict, more = replace(CONFIG, person_quantile=0.999), np.repeat([3, 40], [9000, 2000])
+    assert {private_count(strict, more, streams(seed)).per_person for seed in range(20)} == {40}
 
 
 def test_nothing_but_noise_is_a_number_all_the_same() -> None:

@@ -185,13 +185,8 @@ def test_keys_that_others_can_reach_are_neither_used_nor_overwritten(tmp_path: P
 
 def test_seals_need_the_key_and_are_of_one_purpose_and_content() -> None:
     streams, other = SecretStreams.from_seed(1), SecretStreams.from_seed(2)
-    seals = {
-        streams.seal("notes", b"abc"),
-        other.seal("notes", b"abc"),
-        streams.seal("state", b"abc"),
-        streams.seal("notes", b"abd"),
-        streams.seal("notes", b""),
-    }
+    seals = {streams.seal(purpose, b"abc") for purpose in ("notes", "state")} | {other.seal("notes", b"abc")}
+    seals |= {streams.seal("notes", content) for content in (b"abd", b"")}
     assert len(seals) == 5
     # Nothing handed out to workers makes one.
     assert streams.derive("notes").seal("notes", b"abc") not in seals
