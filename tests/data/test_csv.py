@@ -52,35 +52,25 @@ def test_columns_come_in_the_order_asked_for(tmp_path: Path) -> None:
 
 
 def test_parquet_tables(tmp_path: Path) -> None:
-    columns = {
-        "text": ["a", None, "ü"],
-        "large": pa.array(["a", "b", None], type=pa.large_string()),
-        "whole": pa.array([1, None, 3], type=pa.int32()),
-        "real": [0.5, 1.5, None],
-        "truth": [True, False, None],
-        "exact": pa.array([Decimal("1.25"), None, Decimal("3")], type=pa.decimal128(6, 2)),
-        "day": pa.array([date(2026, 1, 2), None, date(1, 1, 1)], type=pa.date32()),
-        "kind": pa.array(["u", None, "v"]).dictionary_encode(),
-        "empty": pa.nulls(3),
-        "label": ["0", "1", "1"],
+    days = pa.array([date(2026, 1, 2), None, date(1, 1, 1)], type=pa.date32())
+    decimals = pa.array([Decimal("1.25"), None, Decimal("3")], type=pa.decimal128(6, 2))
+    cases: dict[str, tuple[Any, list[Any]]] = {
+        "text": (["a", None, "ü"], ["a", None, "ü"]),
+        "large": (pa.array(["a", "b", None], type=pa.large_string()), ["a", "b", None]),
+        "whole": (pa.array([1, None, 3], type=pa.int32()), [1.0, None, 3.0]),
+        "real": ([0.5, 1.5, None], [0.5, 1.5, None]),
+        "truth": ([True, False, None], [1.0, 0.0, None]),
+        "exact": (decimals, [1.25, None, 3.0]),
+        "day": (days, ["2026-01-02", None, "0001-01-01"]),
+        "kind": (pa.array(["u", None, "v"]).dictionary_encode(), ["u", None, "v"]),
+        "empty": (pa.nulls(3), [None, None, None]),
     }
-    path = tmp_path / "d.parquet"
-    pq.write_table(pa.table(columns), path)
-    names = list(columns)[:-1]
-    data = open_dataset(path, columns=names, classes=2).read()
-    assert data.x.T.tolist() == [
-        ["a", None, "ü"],
-        ["a", "b", None],
-        [1.0, None, 3.0],
-        [0.5, 1.5, None],
-        [1.0, 0.0, None],
-        [1.25, None, 3.0],
-        ["2026-01-02", None, "0001-01-01"],
-        ["u", None, "v"],
-        [None, None, None],
-    ]
+    columns = {name: column for name, (column, _) in cases.items()}
+    pq.write_table(pa.table({**columns, "label": ["0", "1", "1"]}), tmp_path / "d.parquet")
+    data = open_dataset(tmp_path / "d.parquet", columns=list(cases), classes=2).read()
+    assert data.x.T.tolist() == [expected for _, expected in cases.values()]
     assert {type(cell) for cell in data.x.ravel()} == {str, float, type(None)}
-    assert data.schema.columns == tuple(names)
+    assert data.schema.columns == tuple(cases)
 
 
 @pytest.mark.parametrize(
