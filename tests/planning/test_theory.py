@@ -26,7 +26,6 @@ RECORDS, ROWS, TARGET = 2000, 4000, (8.0, 1e-5)
 
 
 def simulated(degree: int, noise: float, runs: int, task: LinearTask = TASK) -> np.ndarray:
-    """Errors of ``runs`` independent releases."""
     generators = map(np.random.default_rng, range(runs))
     return np.array([simulate_linear_regression(task, RECORDS, ROWS, degree, noise, one).l2 for one in generators])
 
@@ -68,7 +67,6 @@ def test_the_constant_of_the_papers_degree(target: tuple[float, float]) -> None:
 
 
 def test_the_search_finds_the_least_error_of_all_degrees() -> None:
-    """Against every degree, with a noise that is quick to compute."""
 
     def noise(records: int, rows: int, degree: int, *target: float) -> float:
         return published_noise_multiplier(degree / records, rows, *target)
@@ -115,28 +113,3 @@ def test_bad_tasks_and_searches_are_named() -> None:
         best_mixup_degree(100, 200, 9, 1.0, 1e-5, task=TASK)
     with refuses("rows"):
         best_mixup_degree(100, 9, 8, 1.0, 1e-5)
-
-
-def test_least_squares_is_inconsistent_at_a_bounded_degree() -> None:
-    """Li et al. 2024, app. H: (X'M'MX + T s^2 I)^-1 X'M'MX b keeps a bias as n and T grow, unless m grows as well."""
-    rng, noise = np.random.default_rng(0), 2.0
-    task = LinearTask.isotropic(8)
-
-    def bias(records: int, degree: int) -> float:
-        """Of a dense mixing matrix M, over the norm of b."""
-        x = rng.standard_normal((records, task.dim)) * np.sqrt(task.spectrum)
-        mixed = (rng.random((2 * records, records)) < degree / records).astype(np.float64) @ (x - x.mean(axis=0))
-        coefficients = np.full(task.dim, task.dim**-0.5)
-        gram, ridge = mixed.T @ mixed, 2 * records * (task.clip_x * task.noise_multipliers(noise)[0]) ** 2
-        return float(np.linalg.norm(np.linalg.solve(gram + ridge * np.eye(task.dim), ridge * coefficients)))
-
-    def predicted(records: int, degree: int) -> float:
-        shrinkage = expected_error(task, records, 2 * records, degree, noise).shrinkage
-        assert shrinkage is not None
-        return shrinkage / task.coefficient_norm
-
-    for records in (500, 2000):
-        assert bias(records, 8) == pytest.approx(predicted(records, 8), rel=0.02)
-    assert predicted(10**9, 8) == pytest.approx(predicted(500, 8), rel=0.01)
-    assert predicted(10**9, 8) > 0.8
-    assert predicted(10**9, 10**5) < 0.001
