@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -116,28 +117,21 @@ def test_every_design_is_here() -> None:
     assert {plan_of(name).design for name in PLANS} == {design.name for design in all_designs()}
 
 
+@pytest.mark.parametrize("changes", [{}, {"classes": ("ant", "bee")}], ids=["usual", "two classes"])
 @pytest.mark.parametrize("name", PLANS)
-def test_right_noise_passes(name: str) -> None:
-    found = audit(plan_of(name))
+def test_right_noise_passes(name: str, changes: dict[str, Any]) -> None:
+    """Each figure is one of the certificate: what a label adds depends on the number of classes."""
+    plan = plan_of(name, **changes)
+    found = audit(plan)
     assert not found.violated, found
     names = {noise.name for noise in found.noises}
-    assert ("mean" in names) == plan_of(name).centred
-    assert len(names) >= (2 if name != "laplace" else 1)
+    assert ("mean" in names) == plan.centred
+    assert len(found.noises) == len(names) >= (2 if name != "laplace" else 1)
+    assert "no private record was read" in found.statements[0]
+    content = {"plan": plan.to_dict(), "noise_std": plan.noise_std}
     for noise in found.noises:
         assert noise.low < noise.measured < noise.high
         assert noise.samples >= SAMPLES
-    assert "no private record was read" in found.statements[0]
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("name", PLANS)
-def test_every_figure_is_one_of_the_certificate(name: str, classes: int) -> None:
-    """Whatever features, classes and rows the noise is drawn with: what a label adds depends on their number."""
-    plan = plan_of(name, classes=("ant", "bee", "cat")[:classes])
-    content = {"plan": plan.to_dict(), "noise_std": plan.noise_std}
-    noises = audit(plan).noises
-    assert len({noise.name for noise in noises}) == len(noises)
-    for noise in noises:
         place, _, divided = noise.source.partition(" / ")
         group, _, field = place.partition(".")
         assert divided == ("sqrt 2" if "off diagonal" in noise.name else "")
@@ -152,7 +146,6 @@ MORE += [(name, "moments-no-label", NOISES[name][1]) for name in NOISES if NOISE
 def test_95_hundredths_of_a_noise_are_caught(
     name: str, design: str, purpose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other noises of the plan stay as certified."""
     plant(monkeypatch, purpose, 0.95)
     assert verdicts(audit(plan_of(design))) == {name: "too little noise"}
 
@@ -179,8 +172,7 @@ def test_the_noise_of_private_counts(
 def test_the_noise_of_a_trainings_count(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, "record count", factor)
     monkeypatch.setattr(empty_runs, "_COUNT_SHARE", 1)
-    counted = {"records_declared": True, "records_noise_multiplier": 30.0}
-    found = audit(TrainingPlan(1000, 100, 50, 1.3, clip_norm=0.7, delta=1e-5, **counted))
+    found = audit(replace(TRAINING, records_declared=True, records_noise_multiplier=30.0))
     assert [noise.name for noise in found.noises] == ["record count", "gradients"]
     assert verdicts(found) == ({} if factor == 1 else {"record count": "too little noise"})
 
@@ -189,8 +181,7 @@ def test_the_noise_of_a_trainings_count(factor: float, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("factor", [1.0, 0.95])
 def test_the_noise_of_gradients(factor: float, microbatch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, "gradient noise", factor)
-    plan = TrainingPlan(1000, 100, 50, 1.3, clip_norm=0.7, delta=1e-5, microbatch_size=microbatch_size)
-    found = audit(plan)
+    found = audit(replace(TRAINING, microbatch_size=microbatch_size))
     assert (found.noises[0].certified, found.noises[0].source) == (1.3, "plan.noise_multiplier")
     assert verdicts(found) == ({} if factor == 1 else {"gradients": "too little noise"})
 
@@ -206,10 +197,10 @@ def test_noise_of_another_law_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
     def uniform(generator: np.random.Generator, shape: Any, std: float) -> Any:
         return np.rint(generator.uniform(-std, std, shape) * 3**0.5)
 
-    monkeypatch.setattr(engine, "gaussian_on_lattice", uniform)
-    monkeypatch.setattr(moments_engine, "gaussian_on_lattice", uniform)
-    assert set(verdicts(audit(plan_of("poisson"))).values()) == {"another shape"}
-    assert set(verdicts(audit(plan_of("moments"))).values()) == {"another shape"}
+    for module in (engine, moments_engine):
+        monkeypatch.setattr(module, "gaussian_on_lattice", uniform)
+    for name in ("poisson", "moments"):
+        assert set(verdicts(audit(plan_of(name))).values()) == {"another shape"}
 
 
 def forgetful(monkeypatch: pytest.MonkeyPatch, purpose: str, instead: str | None = None) -> None:
@@ -235,7 +226,7 @@ def test_noise_of_one_tile_or_step_for_all_is_caught(name: str, plan: Any, monke
 def test_labels_with_the_noise_of_features_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row of each is drawn at once where rows are narrow: their first columns are then equal."""
     forgetful(monkeypatch, "label noise", "feature noise")
-    found = verdicts(audit(plan_of("fixed", classes=tuple(str(number) for number in range(256)))))
+    found = verdicts(audit(plan_of("fixed", classes=tuple(map(str, range(256))))))
     assert found["features"] == "not independent"
 
 
@@ -252,29 +243,29 @@ def test_a_row_of_noise_used_twice_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     assert verdicts(audit(plan_of("poisson"))) == {"features": "not independent", "labels": "not independent"}
 
 
-@pytest.mark.parametrize("law", [GAUSSIAN, LAPLACE])
-def test_intervals_hold_as_often_as_they_say_and_alarms_are_rare(law: str) -> None:
+def measured(law: str, std: float, confidence: float, shape: tuple[int, int], seed: Any, stated: float = 1.0) -> Any:
+    rng = np.random.default_rng(seed)
+    drawn = rng.normal(size=shape) if law == GAUSSIAN else rng.laplace(size=shape) / 2**0.5
+    return measure(PureNoise("x", law, stated * std, stated * std, 1.0, np.rint(std * drawn)), confidence)
+
+
+@pytest.mark.parametrize(("law", "std"), [(GAUSSIAN, 9.0), (LAPLACE, 70.0)])
+def test_intervals_hold_as_often_as_they_say_and_alarms_are_rare(law: str, std: float) -> None:
     """600 intervals of 90%, of coarse noise: the share that holds is within 7 standard errors (below 1e-11)."""
-    rng, inside = np.random.default_rng(0), 0
-    std = 9.0 if law == GAUSSIAN else 70.0
-    for _ in range(600):
-        drawn = rng.normal(size=(20, 100)) if law == GAUSSIAN else rng.laplace(size=(20, 100)) / 2**0.5
-        found = measure(PureNoise("x", law, std, std, 1.0, np.rint(std * drawn)), 0.9)
-        inside += found.low <= std <= found.high
-        assert found.verdict == "as certified"
-    assert abs(inside - 540) < 7 * (600 * 0.09) ** 0.5
+    found = [measured(law, std, 0.9, (20, 100), (0, run)) for run in range(600)]
+    assert all(one.verdict == "as certified" for one in found)
+    assert abs(sum(one.low <= std <= one.high for one in found) - 540) < 7 * (600 * 0.09) ** 0.5
 
 
 @pytest.mark.parametrize(("law", "steps"), [(GAUSSIAN, 4.0), (LAPLACE, 64.0)])
 def test_rounding_of_the_coarsest_noise_is_no_bias(law: str, steps: float) -> None:
     """Within 7 standard errors of the default's draws; Laplace noise of 4 steps, 6 of them off, is refused."""
-    shape, rng = (DEFAULT_SAMPLES // 64, 64), np.random.default_rng(1)
-    drawn = rng.normal(size=shape) if law == GAUSSIAN else rng.laplace(size=shape) / 2**0.5
-    found = measure(PureNoise("x", law, steps, steps, 1.0, np.rint(steps * drawn)), 1 - 1e-11)
+    shape = DEFAULT_SAMPLES // 64, 64
+    found = measured(law, steps, 1 - 1e-11, shape, 1)
     assert found.verdict == "as certified"
     assert found.low <= (steps**2 + 1 / 12) ** 0.5 <= found.high
     with refuses("noise"):
-        measure(PureNoise("x", law, 0.9 * steps, 0.9 * steps, 1.0, np.rint(steps * drawn)), 0.95)
+        measured(law, steps, 0.95, shape, 1, stated=0.9)
 
 
 def test_what_can_not_be_judged_is_refused() -> None:

@@ -49,20 +49,15 @@ def checkpoint_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
     monkeypatch.setattr(TrainingRun, "save", chosen)
 
 
-def killing(stage: str, at: int) -> Callable[[str, int, int], None]:
-    """A progress callback that kills once so many steps of a stage are done: before their checkpoint."""
+def kill(out: Path, job: Trainer, *, after: int, stage: str = "private", **given: Any) -> None:
+    """Begin the job, or take it up again, and kill it once so many steps of a stage are done: before a checkpoint."""
 
     def progress(now: str, done: int, total: int) -> None:
-        if now.startswith(stage) and done == at:
+        if now.startswith(stage) and done == after:
             raise Killed
 
-    return progress
-
-
-def kill(out: Path, job: Trainer, *, after: int, stage: str = "private", **given: Any) -> None:
-    """Begin the job, or take it up again, and kill it."""
     with pytest.raises(Killed):
-        run_to(out, job, progress=killing(stage, after), **given)
+        run_to(out, job, progress=progress, **given)
 
 
 SCENARIOS: dict[str, Any] = {

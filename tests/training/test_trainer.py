@@ -117,9 +117,6 @@ def test_a_warm_up_is_where_private_steps_begin() -> None:
     assert warm > max(0.7, cold)
 
 
-# Refused early.
-
-
 class Normalised(Classifier):
     architecture = "normalised"
     takes_images = True
@@ -216,9 +213,6 @@ def test_epsilon_0_takes_no_records(tmp_path: Path) -> None:
     for changes in ({"scenario": "cold"}, {**warm, "warm_up": WarmUpConfig(epochs=0)}):
         with refuses("epsilon"):
             config_of(epsilon=0.0, **changes).plan(200)
-
-
-# What is shown.
 
 
 @pytest.mark.parametrize(("model", "rate"), [("linear", 3e38), ("cnn-relu", 1e12)], ids=["weights", "outputs"])

@@ -41,18 +41,13 @@ number = 3
 """
 
 
-class Headed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(SIDE * SIDE, CLASSES)
-
-
-class Watching(Headed):
+class Watching(nn.Module):
     """Does what no tensor shows: keeps, draws, looks at values, fails, or gives something else than logits."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
         self.what, self.calls, self._last = what, 1000, None
+        self.head = nn.Linear(SIDE * SIDE, CLASSES)
         self.register_buffer("mean", torch.zeros(SIDE * SIDE))
 
     def forward(self, x: Tensor) -> Any:

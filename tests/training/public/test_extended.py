@@ -26,12 +26,11 @@ from tests.refusals import refuses
 from tests.training.public.helpers import CLASSES, Snapshot, mlp, naive_gradient, public_data, source
 
 ALL = ["multiplicity", "dope", "mirror", "adadps", "multiplicity+adadps"]
-STEPS = 10
 
 
 def method_on(model: nn.Module, name: str) -> ExtendedMethod:
     config = ExtendedConfig(name, batch_size=6, perturbations=3, adaptive=True)
-    return build_method(config, source(model), STEPS)  # type: ignore[return-value]
+    return build_method(config, source(model), 10)  # type: ignore[return-value]
 
 
 def same(first: SideInformation, second: SideInformation) -> bool:
@@ -84,14 +83,12 @@ def test_public_and_without_a_trace(name: str) -> None:
     assert same(*found)
 
 
-def private_gradients(model: nn.Module, records: int = 8) -> Tensor:
-    data = public_data(records, seed=3)
-    return torch.stack([naive_gradient(model, data.x[i : i + 1], data.targets[i : i + 1]) for i in range(records)])
-
-
 def test_dope_clipped_follows_its_formula_and_descends() -> None:
     model, bound = mlp(), 0.3
-    private, method = private_gradients(model), DopeSgd(source(model))
+    data, method = public_data(8, seed=3), DopeSgd(source(model))
+    private = torch.stack(
+        [naive_gradient(model, *one) for one in zip(data.x.split(1), data.targets.split(1), strict=True)]
+    )
     centre = method.prepare(2).centre
     x, targets = method.source.data.batch(2, 6, 7)
     public = naive_gradient(model, x, targets)
