@@ -111,9 +111,6 @@ def test_a_named_strategy_is_taken_or_refused(name: str) -> None:
         choose(Branching(), (4,), ExecutionConfig(name))
 
 
-# Chunks.
-
-
 def summed(chunks: Chunks, limit: int, error: Exception, count: int = 37) -> tuple[list[int], list[int]]:
     """Sum squares of 0..count-1 one-hot at themselves, with room for ``limit`` at once: parts asked for, sum."""
     asked: list[int] = []
@@ -146,11 +143,8 @@ def test_each_record_once_when_chunks_are_halved(error: Exception) -> None:
     asked, total = summed(chunks, 5, error)
     assert total == [number**2 for number in range(37)]
     assert asked == [16, 8, *[4] * 9, 1]
+    assert summed(chunks, 4, error, count=0) == ([], []), "an empty batch is a zero sum"
     assert chunks.size == 4, "the next step begins with what fitted"
-
-
-def test_an_empty_batch_is_a_zero_sum() -> None:
-    assert summed(Chunks(4), 4, MemoryError(), count=0) == ([], [])
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
@@ -162,6 +156,9 @@ def test_a_fixed_chunk_that_does_not_fit_says_which_to_try() -> None:
     with pytest.raises(OutOfMemory, match=r"a chunk of 16 records does not fit; try one of 8") as caught:
         summed(Chunks(16, fixed=True), 5, OUT_OF_MEMORY[2])
     assert caught.value.exit_code == 1
+    assert "37" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None, "the allocator's message holds sizes of the batch"
     assert Chunks(4, fixed=True).sum_over(3, lambda part, at_once: torch.ones(1), 1, CPU).tolist() == [1.0]
 
 
@@ -187,14 +184,6 @@ def test_one_record_that_does_not_fit_says_what_to_do(fixed: bool) -> None:
         summed(Chunks(1, fixed=fixed), 0, MemoryError())
 
 
-def test_errors_of_memory_are_silent_about_the_batch() -> None:
-    with pytest.raises(OutOfMemory) as caught:
-        summed(Chunks(64, fixed=True), 5, OUT_OF_MEMORY[2])
-    assert "37" not in str(caught.value)
-    assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None, "the allocator's message holds sizes of the batch"
-
-
 @pytest.mark.parametrize("free", [0.0, 1.0, 1e6, 1e15])
 @pytest.mark.parametrize("kind", [LoopGradients, VmapGradients])
 def test_a_fitting_chunk_is_at_least_one(free: float, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,9 +193,6 @@ def test_a_fitting_chunk_is_at_least_one(free: float, kind: Any, monkeypatch: py
     found = [fitting_chunk(strategy, (4,), views) for views in (1, 16)]
     assert 1 <= found[1] <= found[0] <= 4096
     assert found[0] == (4096 if free == 1e15 else 1 if free < 2 else found[0])
-
-
-# Choices are the run's.
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, strategy: str, chunk: int) -> None:

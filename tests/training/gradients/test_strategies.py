@@ -23,22 +23,14 @@ from tests.training.naive import naive_clipped, naive_gradient, naive_sum
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 
 CLASSES = 4
-TINY_VIT = {
-    "model_type": "vit",
-    "image_size": 8,
-    "patch_size": 4,
-    "hidden_size": 8,
-    "intermediate_size": 12,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-}
 
 
 def tiny_vit() -> nn.Module:
     pytest.importorskip("transformers")
-    return PretrainedClassifier(
-        config=TINY_VIT, channels_in=1, height=8, width=8, classes=CLASSES, side=8, mean=(0.5,) * 3, std=(0.5,) * 3
-    )
+    sizes = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = {"model_type": "vit", "image_size": 8, "patch_size": 4, **sizes}
+    given = {"side": 8, "mean": (0.5,) * 3, "std": (0.5,) * 3}
+    return PretrainedClassifier(config=config, channels_in=1, height=8, width=8, classes=CLASSES, **given)
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -76,7 +68,7 @@ def build(name: str) -> nn.Module:
 def strategy_of(
     name: str, strategy: type[GradientStrategy], clipping: Clipping, model: nn.Module | None = None
 ) -> GradientStrategy:
-    model = build(name) if model is None else model
+    model = model or build(name)
     return strategy(model, FlatParameters(model), clipping)
 
 
@@ -212,26 +204,15 @@ def test_clipped_when_views_nearly_cancel(strategy: type[GradientStrategy], kind
         assert_close(both, alone + gradients.clipped_sum(other, wanted, SideInformation()), 1e-4)
 
 
-class Positions(nn.Module):
-    """Each pixel is a position; the frozen head weighs them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.filter = nn.Conv2d(1, 1, 1, bias=False)
-        self.head = nn.Linear(64, 2).requires_grad_(False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.head(self.filter(x).flatten(1))
-        return found
-
-
 @pytest.mark.parametrize("size", [1.0, 1e3, 1e6, 1e12, 1e18])
 @pytest.mark.parametrize("strategy", ANY, ids=lambda s: s.name)
 def test_clipped_when_positions_of_one_view_cancel(strategy: type[GradientStrategy], size: float) -> None:
     """What an image's pixels add to a filter's gradient sums to 0 but for rounding, which grows with the image."""
     generator = torch.Generator().manual_seed(0)
-    model = Positions()
-    apart = (model.head.weight[0] - model.head.weight[1]).double()
+    # Each pixel is a position; the frozen head weighs them.
+    head = nn.Linear(64, 2).requires_grad_(False)
+    model = nn.Sequential(nn.Conv2d(1, 1, 1, bias=False), nn.Flatten(), head)
+    apart = (head.weight[0] - head.weight[1]).double()
     gradients = strategy(model, FlatParameters(model), Clipping(1e-3))
     targets = torch.tensor([[[1.0, 0.0]]])
     for _ in range(40):
@@ -244,12 +225,9 @@ def test_clipped_when_positions_of_one_view_cancel(strategy: type[GradientStrate
 @ALL_OF_LINEAR
 def test_clipped_with_millions_of_parameters(strategy: type[GradientStrategy]) -> None:
     # So many that a norm in float32 is wrong by more than a part in a thousand.
-    model, clipping = LinearHead(dim=1_500_000, classes=2), Clipping(0.1)
-    for x in (
-        torch.full((1, 1, 1_500_000), 0.1),
-        torch.rand(1, 2, 1_500_000),
-        torch.linspace(9, 0, 1_500_000)[None, None],
-    ):
+    size = 1_500_000
+    model, clipping = LinearHead(dim=size, classes=2), Clipping(0.1)
+    for x in (torch.full((1, 1, size), 0.1), torch.rand(1, 2, size), torch.linspace(9, 0, size)[None, None]):
         targets = torch.tensor([0.9, 0.1]).expand(1, x.shape[1], 2)
         found = strategy_of("linear", strategy, clipping, model).clipped_sum(x, targets, SideInformation())
         assert 0.1 * (1 - 1e-5) < float(found.double().norm()) <= 0.1
@@ -259,8 +237,7 @@ def test_clipped_with_millions_of_parameters(strategy: type[GradientStrategy]) -
 def test_clipped_when_the_centre_cancels(strategy: type[GradientStrategy]) -> None:
     """A centre that is long and nearly a record's gradient: clipping comes after the subtraction."""
     x, targets = inputs("linear", 1, 2)
-    x = x * 1e6
-    unclipped = strategy_of("linear", strategy, Clipping(1e12))
+    x, unclipped = x * 1e6, strategy_of("linear", strategy, Clipping(1e12))
     gradient = unclipped.clipped_sum(x, targets, SideInformation()).float()
     assert float(gradient.norm()) > 1e5
     side = SideInformation(centre=gradient * (1 + 1e-7 * torch.randn(gradient.shape)))
@@ -289,15 +266,12 @@ def test_tf32_is_not_used() -> None:
     assert set(seen) == {"highest"}
 
 
-def test_amp_still_clips() -> None:
+@pytest.mark.parametrize("strategy", ANY)
+def test_amp_still_clips(strategy: type[GradientStrategy]) -> None:
     """Forward passes in bfloat16 change gradients, not the bound on them."""
-    x, targets = inputs("cnn", 3, 2)
-    model = build("cnn")
-    for strategy in ANY:
-        gradients = strategy(model, FlatParameters(model), Clipping(1e-2), amp=True)
-        for own, wanted in zip(x, targets, strict=True):
-            found = gradients.clipped_sum(own[None], wanted[None], SideInformation())
-            assert 0 < float(found.double().norm()) <= 1e-2
+    gradients = strategy(build("cnn"), FlatParameters(build("cnn")), Clipping(1e-2), amp=True)
+    for own, wanted in zip(*inputs("cnn", 3, 2), strict=True):
+        assert 0 < float(gradients.clipped_sum(own[None], wanted[None], SideInformation()).double().norm()) <= 1e-2
 
 
 def test_frozen_parameters_have_no_gradient() -> None:

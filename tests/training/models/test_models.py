@@ -39,10 +39,6 @@ def inputs(model: Classifier, records: int = 3, shape: tuple[int, ...] = (16, 16
     return layout.to_images(x) if model.takes_images else x
 
 
-def size(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
@@ -57,22 +53,20 @@ def size(model: nn.Module) -> int:
 )
 def test_sizes_are_those_of_the_papers(model: Any, expected: int) -> None:
     """Park et al. 2024, Tables 5 and 6 (2.74M, 8.94M, 6.62M, 0.55M, cut or rounded); Li et al. 2022, Table 5."""
-    assert size(model()) == expected
+    assert sum(parameter.numel() for parameter in model().parameters()) == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_come_from_the_seed_alone(name: str) -> None:
-    torch.manual_seed(1)
-    first, state = make(name, seed=5).state_dict(), torch.get_rng_state()
-    torch.manual_seed(2)
-    before = torch.get_rng_state()
-    second = make(name, seed=5).state_dict()
-    assert torch.equal(torch.get_rng_state(), before)
-    torch.manual_seed(1)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(first[key], second[key]) for key in first)
-    other = make(name, seed=6).state_dict()
-    assert all(torch.equal(first[key], other[key]) for key in first) == (name == "linear")
+    made = []
+    for seed, own in ((1, 5), (2, 5), (3, 6)):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        made.append(make(name, seed=own).state_dict())
+        assert torch.equal(torch.get_rng_state(), before)
+    first, *others = made
+    alike = [all(torch.equal(first[key], other[key]) for key in first) for other in others]
+    assert alike == [True, name == "linear"]
 
 
 @pytest.mark.parametrize("shape", [(16, 16, 3), (20, 18)], ids=["colour", "grey"])
@@ -91,16 +85,14 @@ def test_specs_rebuild_the_architecture(name: str, shape: tuple[int, ...]) -> No
     assert torch.equal(again(x), model(x))
 
 
-def test_images_are_centred() -> None:
+@pytest.mark.parametrize(("name", "layer"), [("wrn-10-1", "stem"), ("resnet-9", "layer0.0")])
+def test_images_are_centred(name: str, layer: str) -> None:
     """A constant image of 1/2 is zero inside: the first convolution, which has no bias, gives zero."""
-    for name, layer in [("wrn-10-1", "stem"), ("resnet-9", "layer0.0")]:
-        model = make(name)
-        seen: list[Tensor] = []
-        model.get_submodule(layer).register_forward_hook(lambda module, args, out, seen=seen: seen.append(args[0]))
-        model(torch.full((1, 3, 16, 16), 0.5))
-        model(torch.ones(1, 3, 16, 16))
-        model(torch.zeros(1, 3, 16, 16))
-        assert [float(x.min()) for x in seen] == [float(x.max()) for x in seen] == [0.0, 1.0, -1.0]
+    model, seen = make(name), list[Tensor]()
+    model.get_submodule(layer).register_forward_hook(lambda module, args, out: seen.append(args[0]))
+    for grey in (0.5, 1.0, 0.0):
+        model(torch.full((1, 3, 16, 16), grey))
+    assert [float(x.min()) for x in seen] == [float(x.max()) for x in seen] == [0.0, 1.0, -1.0]
 
 
 def test_standardised_filters() -> None:
@@ -124,8 +116,7 @@ def test_linear_scales_each_record_to_the_norm(length: float) -> None:
     x[1] = 0
     scaled = head.scaled(x)
     assert torch.allclose(scaled.norm(dim=1), torch.tensor([3.0, 0.0, 3.0, 3.0]), rtol=1e-5)
-    assert not head.head.weight.any()
-    assert not head.head.bias.any()
+    assert not any(parameter.any() for parameter in head.parameters())
     assert torch.equal(LinearHead(dim=8, classes=2).scaled(x), x)
 
 
@@ -181,9 +172,7 @@ def test_pretrained_models(folders: dict[str, Path], kind: str) -> None:
     x = inputs(model, 2)
     assert model(x).tolist() == [[0.0] * 4] * 2
     assert str(folders[kind]) not in json.dumps(model.spec())
-    jitter(model)
-    again = model_from_spec(json.loads(json.dumps(model.spec())), shapes_of(model))
-    again.load_state_dict(model.state_dict())
+    again = rebuilt(model)
     assert torch.equal(again.eval()(x), model.eval()(x))
     assert again.spec() == model.spec()
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
@@ -193,23 +182,26 @@ def test_pretrained_models(folders: dict[str, Path], kind: str) -> None:
 
 
 def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    """What the header of the weights file says."""
     return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+def rebuilt(model: PretrainedClassifier) -> Classifier:
+    """From the specification and the weights, which are others than at the start."""
+    jitter(model)
+    again = model_from_spec(json.loads(json.dumps(model.spec())), shapes_of(model))
+    again.load_state_dict(model.state_dict())
+    return again
 
 
 CODE = {
     "auto_map": {"AutoModelForImageClassification": "evil/model--net.Net"},
-    "attn_implementation": "evil/kernel",
-    "_attn_implementation": "evil/kernel",
-    "_attn_implementation_internal": "evil/kernel",
+    **dict.fromkeys(("attn_implementation", "_attn_implementation", "_attn_implementation_internal"), "evil/kernel"),
     "experts_implementation": "evil/kernel",
-    "trust_remote_code": True,
+    **dict.fromkeys(("trust_remote_code", "use_pretrained_backbone", "use_kernels"), True),
     "_name_or_path": "/etc/passwd",
     "name_or_path": "evil/model",
     "quantization_config": {"quant_method": "evil"},
-    "use_pretrained_backbone": True,
     "backbone": "evil/backbone",
-    "use_kernels": True,
 }
 
 
@@ -225,29 +217,25 @@ def test_what_names_code_or_addresses_is_left_out(folders: dict[str, Path], kind
     assert json.dumps(model_from_spec(spec, shapes_of(model)).spec()["config"]) == honest
 
 
-HOSTILE_CONFIGS: list[dict[str, Any]] = [
-    {"model_type": "timm_wrapper", "architecture": "hf-hub:evil/model"},
-    {"model_type": "../vit"},
-    {"model_type": None},
-    {"hidden_act": "evil/kernel"},
-    {"hidden_act": "torch.nn.ReLU"},
-    {"hidden_size": "8" * 100},
-    {"hidden_size": [8] * 1000},
-    {"hidden_size": {"a": 1}},
-    {"hidden_size": 10**6, "intermediate_size": 10**6},
-    {"num_hidden_layers": 65_000},
-    {"num_hidden_layers": 10**9},
-    {"num_hidden_layers": -1},
-    {"image_size": 60_000, "patch_size": 1},
-    {"num_attention_heads": 0},
-    {"patch_size": 0},
+HOSTILE: dict[str, list[Any]] = {
+    "model_type": ["../vit", None],
+    "hidden_act": ["evil/kernel", "torch.nn.ReLU"],
+    "hidden_size": ["8" * 100, [8] * 1000, {"a": 1}],
+    "num_hidden_layers": [65_000, 10**9, -1],
+    "num_attention_heads": [0],
+    "patch_size": [0],
     # Of the images, not of the configuration.
-    {"side": 10**9},
-    {"side": 4097},
-    {"height": 10**9},
+    "side": [10**9, 4097],
+    "height": [10**9],
+    "mean": [[1]],
+    "model": [{}],
+}
+HOSTILE_CONFIGS: list[dict[str, Any]] = [
+    *({key: value} for key, values in HOSTILE.items() for value in values),
+    {"model_type": "timm_wrapper", "architecture": "hf-hub:evil/model"},
+    {"hidden_size": 10**6, "intermediate_size": 10**6},
+    {"image_size": 60_000, "patch_size": 1},
     {"width": 60_000, "height": 60_000},
-    {"mean": [1]},
-    {"model": {}},
 ]
 
 
@@ -264,21 +252,20 @@ def test_configurations_of_strangers_are_refused_without_memory(
     assert len(taken) <= len(shapes_of(model)) + 2
 
 
-@pytest.mark.parametrize("name", ["linear", "cnn", "cnn-relu", "resnet-9", "wrn-10-1"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_architecture_fits_its_own_weights_and_no_others(name: str) -> None:
     model = make(name)
     spec, shapes = json.loads(json.dumps(model.spec())), shapes_of(model)
     assert model_from_spec(spec, shapes).spec() == spec
+    wrong = [(spec, {**shapes, "more": (1,)}), (spec, dict(list(shapes.items())[1:]))]
     for key, value in spec.items():
         if isinstance(value, int):
             # More groups than a layer can have are as many as it can have.
-            for other in (10**5, 10**30, -1, *([] if key == "groups" else [value + 7])):
-                with pytest.raises(InvalidInput):
-                    model_from_spec({**spec, key: other}, shapes)
-    with pytest.raises(InvalidInput):
-        model_from_spec(spec, {**shapes, "more": (1,)})
-    with pytest.raises(InvalidInput):
-        model_from_spec(spec, dict(list(shapes.items())[1:]))
+            others = (10**5, 10**30, -1, *([] if key == "groups" else [value + 7]))
+            wrong += [({**spec, key: other}, shapes) for other in others]
+    for other, fitting in wrong:
+        with pytest.raises(InvalidInput):
+            model_from_spec(other, fitting)
 
 
 def jitter(model: nn.Module) -> None:
@@ -290,9 +277,8 @@ def jitter(model: nn.Module) -> None:
 
 def test_pretrained_preprocessing_is_the_librarys(folders: dict[str, Path]) -> None:
     """Stretched as torch does, and normalised by the constants of the model's file; grey gets three channels."""
-    (folders["vit"] / "preprocessor_config.json").write_text(
-        json.dumps({"size": 32, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.5, 0.6, 0.7]})
-    )
+    file, means, stds = folders["vit"] / "preprocessor_config.json", [0.1, 0.2, 0.3], [0.5, 0.6, 0.7]
+    file.write_text(json.dumps({"size": 32, "image_mean": means, "image_std": stds}))
     model = pretrained(folders, "vit")
     seen: list[Tensor] = []
     model.model.register_forward_hook(
@@ -301,19 +287,17 @@ def test_pretrained_preprocessing_is_the_librarys(folders: dict[str, Path]) -> N
     x = inputs(model, 2)
     model(x)
     big = functional.interpolate(x, size=(32, 32), mode="bicubic", antialias=True, align_corners=False).clamp(0, 1)
-    mean, std = (torch.tensor(v).view(3, 1, 1) for v in ([0.1, 0.2, 0.3], [0.5, 0.6, 0.7]))
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (means, stds))
     assert torch.allclose(seen[0], (big - mean) / std, atol=1e-5)
-    (folders["vit"] / "preprocessor_config.json").unlink()
+    file.unlink()
     grey = pretrained(folders, "vit", shape=(40, 36))
     assert grey(inputs(grey, 2, (40, 36))).shape == (2, 4)
 
 
 def test_frozen_backbones_train_the_head(folders: dict[str, Path]) -> None:
     model = pretrained(folders, "vit", "hf-head")
-    assert [name for name, p in model.named_parameters() if p.requires_grad] == [
-        "model.classifier.weight",
-        "model.classifier.bias",
-    ]
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert trained == ["model.classifier.weight", "model.classifier.bias"]
 
 
 @pytest.mark.parametrize("kind", ["vit", "convnext", "dinov2", "clip"])
@@ -321,28 +305,23 @@ def test_pretrained_records_apart(folders: dict[str, Path], kind: str) -> None:
     model = pretrained(folders, kind)
     check_model(model)
     check_independence(model, (3, 16, 16))
-
-
-def test_pretrained_batch_norm_is_found(folders: dict[str, Path]) -> None:
     with pytest.raises(InvalidInput, match="BatchNorm2d"):
         check_model(pretrained(folders, "resnet"))
 
 
 def test_pretrained_dropout_is_off(folders: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(folders["vit"], tmp_path / "vit")
-    config = json.loads((tmp_path / "vit" / "config.json").read_text())
-    config.update(hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5)
-    (tmp_path / "vit" / "config.json").write_text(json.dumps(config))
+    file, chances = tmp_path / "vit" / "config.json", ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    file.write_text(json.dumps({**json.loads(file.read_text()), **dict.fromkeys(chances, 0.5)}))
     model = make(f"hf:{tmp_path / 'vit'}")
     check_model(model)
     check_independence(model, (3, 16, 16))
 
 
 def test_pretrained_refusals(folders: dict[str, Path], tmp_path: Path) -> None:
-    with refuses("model"):
-        make(f"hf:{tmp_path / 'none'}")
-    with refuses("model"):
-        make(f"hf:{tmp_path}")
+    for place in (tmp_path, tmp_path / "none"):
+        with refuses("model"):
+            make(f"hf:{place}")
     with refuses("channels"):
         pretrained(folders, "vit", shape=(16, 16, 2))
     (tmp_path / "config.json").write_text((folders["vit"] / "config.json").read_text())
@@ -367,10 +346,7 @@ def test_low_rank_changes_train_little_and_come_back(folders: dict[str, Path]) -
     assert set(frozen) == {*kept, "model.classifier.weight", "model.classifier.bias"}
     check_model(model)
     check_independence(model, inputs(model, 1).shape[1:])
-    jitter(model)
-    again = model_from_spec(json.loads(json.dumps(model.spec())), shapes_of(model))
-    again.load_state_dict(model.state_dict())
-    x = inputs(model, 2)
+    again, x = rebuilt(model), inputs(model, 2)
     assert torch.equal(again.eval()(x), model.eval()(x))
 
 
