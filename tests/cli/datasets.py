@@ -131,4 +131,4 @@ def release(data: Data, out: Path, *more: str, train: str | None = None, feature
 def evaluate(data: Data, model: Path, *more: str) -> Outcome:
     # Beside the model: some callers share their working folder.
     picture = model.parent / f"{model.name}.png"
-    return privmix("evaluate", str(model), "--data", data.test, *data.flags, "--figure", str(picture), *more, "--json")
+    return privmix("evaluate", model, "--data", data.test, *data.flags, "--figure", picture, *more, "--json")

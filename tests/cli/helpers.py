@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import math
 import os
 from dataclasses import dataclass
+from typing import Any
 from unittest import mock
 
 from privmix.cli import main
@@ -32,15 +34,24 @@ class Outcome:
         left_out = ("budget: ", "continue: ", "published names: ", "warning: features are plain numbers")
         return "".join(line for line in lines if not line.startswith(left_out))
 
+    def passed(self) -> Outcome:
+        """The outcome, whose exit code must be 0."""
+        assert self.code == 0, self.err
+        return self
 
-def privmix(*arguments: str) -> Outcome:
+    def json(self) -> Any:
+        """The JSON that a command printed, whose exit code must be 0."""
+        return json.loads(self.passed().out)
+
+
+def privmix(*arguments: object) -> Outcome:
     """Run ``privmix ARGUMENTS`` as a user would, but without a new process."""
     out, err = io.StringIO(), io.StringIO()
     wide = mock.patch.dict(os.environ, {"COLUMNS": "200"})
     # How long work takes is no part of what is said of it.
     patient = mock.patch("privmix.cli.console._SECONDS", math.inf)
     with wide, patient, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main.run(list(arguments))
+        code = main.run([str(one) for one in arguments])
     return Outcome(code, out.getvalue(), err.getvalue())
 
 

@@ -92,7 +92,7 @@ def test_nothing_is_run_or_read_where_the_file_is_printed(tmp_path: Path, monkey
 def test_a_wrong_file_is_refused(text: str, words: tuple[str, ...], tmp_path: Path) -> None:
     file = tmp_path / "wrong.toml"
     file.write_text(text)
-    outcome = privmix("account", "--config", str(file))
+    outcome = privmix("account", "--config", file)
     assert (outcome.code, outcome.out) == (2, "")
     assert all(word in outcome.err for word in (*words, str(file)))
 
@@ -100,9 +100,9 @@ def test_a_wrong_file_is_refused(text: str, words: tuple[str, ...], tmp_path: Pa
 def test_lists_are_toml_s(tmp_path: Path) -> None:
     file = tmp_path / "lists.toml"
     file.write_text('runs = ["-a", "b"]\n')
-    assert tomllib.loads(privmix("report", "--config", str(file), "--print-config").out) == {"runs": ["-a", "b"]}
+    assert tomllib.loads(privmix("report", "--config", file, "--print-config").out) == {"runs": ["-a", "b"]}
     file.write_text('runs = "a"\n')
-    assert privmix("report", "--config", str(file)).code == 2
+    assert privmix("report", "--config", file).code == 2
     line = "release --epsilon 1 --delta 1e-5 --data=x --out=R --print-config"
     words = [*line.split(), "--config", str(file)]
     file.write_text('classes = ["cat", "dog"]\n')

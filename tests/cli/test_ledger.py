@@ -22,8 +22,7 @@ def url(tmp_path: Path) -> str:
 
 
 def init(url: str, *, epsilon: str = "4", name: str = "NAME") -> None:
-    outcome = privmix("ledger", "init", "--dataset", name, "--epsilon", epsilon, "--delta", "1e-4", "--ledger", url)
-    assert outcome.code == 0, outcome.err
+    privmix("ledger", "init", "--dataset", name, "--epsilon", epsilon, "--delta", "1e-4", "--ledger", url).passed()
 
 
 def charged(url: str, source: Path | str, out: Path, name: str = "NAME", **changes: str) -> list[str]:
@@ -32,8 +31,7 @@ def charged(url: str, source: Path | str, out: Path, name: str = "NAME", **chang
 
 def test_a_release_is_charged_and_the_next_one_refused(digits: Path, url: str, tmp_path: Path) -> None:
     init(url)
-    first = privmix(*charged(url, digits, tmp_path / "ONE"))
-    assert first.code == 0, first.err
+    privmix(*charged(url, digits, tmp_path / "ONE")).passed()
     shown = json.loads(privmix("ledger", "show", "--ledger", url, "--json").out)[0]
     assert 2.9 < shown["spent"] <= 3 < shown["epsilon"]
     assert (shown["reservations"], shown["uncommitted"]) == (1, 0)
@@ -84,14 +82,12 @@ def test_the_same_records_in_other_bytes_are_other_data_and_that_is_said(
 
 def test_an_adaptive_budget_is_said_everywhere(digits: Path, url: str, tmp_path: Path) -> None:
     line = ["ledger", "init", "--dataset", "NAME", "--epsilon", "4", "--delta", "1e-4", "--ledger", url, "--adaptive"]
-    made = privmix(*line)
-    assert made.code == 0, made.err
+    made = privmix(*line).passed()
     assert "after seeing earlier results" in made.out
-    first = privmix(*charged(url, digits, tmp_path / "ONE"))
-    assert first.code == 0, first.err
+    privmix(*charged(url, digits, tmp_path / "ONE")).passed()
     certificate = json.loads((tmp_path / "ONE" / "certificate.json").read_text())
     assert certificate["in_ledger"] == "adaptive"
-    assert privmix("verify", str(tmp_path / "ONE")).code == 0
+    assert privmix("verify", tmp_path / "ONE").code == 0
     shown = json.loads(privmix("ledger", "show", "--ledger", url, "--json").out)[0]
     assert (shown["mode"], shown["filter"]) == ("adaptive", "gdp")
     assert 0.55 < shown["share"] < 0.65

@@ -70,8 +70,7 @@ def test_the_plan_is_the_same_with_a_record_more(tmp_path: Path, make: Any, verb
     seen = []
     for name in ("D", "E"):
         data = make(tmp_path / name, name == "E")
-        outcome = privmix(*verb, *data, "--out", str(tmp_path / f"OUT-{name}"), "--dry-run", "--json")
-        assert outcome.code == 0, outcome.err
+        outcome = privmix(*verb, *data, "--out", tmp_path / f"OUT-{name}", "--dry-run", "--json").passed()
         seen.append((outcome.out, outcome.err))
     assert seen[0] == seen[1]
 
@@ -82,7 +81,7 @@ def test_undeclared_data_are_refused_with_and_without_it(tmp_path: Path, make: A
     for name in ("D", "E"):
         data = make(tmp_path / name, name == "E")
         bare = [word for word in data if word not in ("--colour", "rgb", "--columns", "age,dose")]
-        outcome = privmix(*RELEASE, *bare, "--out", str(tmp_path / "OUT"))
+        outcome = privmix(*RELEASE, *bare, "--out", tmp_path / "OUT")
         refused(outcome)
         seen.add(outcome.err.replace(str(tmp_path / name), ""))
     assert len(seen) == 1
@@ -96,8 +95,7 @@ def test_what_is_published_is_the_same_with_a_record_more(tmp_path: Path) -> Non
             if verb is RELEASE:
                 image_folder(tmp_path / name, name == "E")
             out = tmp_path / f"{verb[0]}-{name}"
-            outcome = privmix(*verb, *data, "--out", str(out))
-            assert outcome.code == 0, outcome.err
+            outcome = privmix(*verb, *data, "--out", out).passed()
             content = json.loads((out / file).read_text())
             seen.append((content["input_shape"], content.get("plan"), content.get("guarantee"), content["extractor"]))
             seen[-1] += (sorted(path.name for path in out.rglob("*")), outcome.err)
@@ -131,8 +129,7 @@ def test_no_record_is_read_before_the_ledger_is_charged(
     line = [*verb, *data, "--out", str(tmp_path / "OUT"), "--ledger", url, "--dataset", "ward"]
     assert privmix(*line, "--dry-run").code == 0
     assert events == []
-    outcome = privmix(*line)
-    assert outcome.code == 0, outcome.err
+    privmix(*line).passed()
     assert events[0] == "charge"
     assert {"records", "image"} <= set(events)
 
@@ -165,7 +162,7 @@ def public_flags(verb: str, place: str) -> list[str]:
 
 def run(verb: str, data: str, place: str, out: Path) -> Any:
     budget = ["--epsilon", "30", "--delta", "1e-3", "--classes", "2"]
-    return privmix(*public_flags(verb, place), "--data", data, *budget, "--out", str(out))
+    return privmix(*public_flags(verb, place), "--data", data, *budget, "--out", out)
 
 
 @pytest.mark.parametrize("verb", ["release", "train"])
@@ -197,5 +194,4 @@ def test_public_data_that_are_the_private_ones_are_refused(tmp_path: Path, verb:
         return
     few = np.concatenate([other, x[:5]]), np.concatenate([labels, y[:5]])
     for name, place in (("OTHER", as_npz(tmp_path / "others", other, labels)), ("FEW", as_npz(tmp_path / "few", *few))):
-        outcome = run(verb, data, place, tmp_path / name)
-        assert outcome.code == 0, outcome.err
+        run(verb, data, place, tmp_path / name).passed()

@@ -62,14 +62,12 @@ def release(tmp_path: Path) -> Path:
 
 
 def test_it_measures_and_the_report_shows_it(installed: Path, release: Path, tmp_path: Path) -> None:
-    outcome = privmix("row-norms", str(release), "--record", str(tmp_path / "RUN"), "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = privmix("row-norms", release, "--record", tmp_path / "RUN", "--json").passed()
     found = json.loads(outcome.out)
     assert 0 < found["median"] <= found["largest"]
     again = sys.modules["row_norms"].row_norms(release).measurement
     assert again.content == found
-    page = privmix("report", str(tmp_path / "RUN"), str(release), "--out", str(tmp_path / "page.html"))
-    assert page.code == 0, page.err
+    privmix("report", tmp_path / "RUN", release, "--out", tmp_path / "page.html").passed()
     written = (tmp_path / "page.html").read_text()
     assert "How long rows are" in written
     assert f"{found['largest']:.4g}" in written
@@ -103,7 +101,7 @@ print(*sys.modules)
 
 def test_no_package_replaces_a_verb(installed: Path, release: Path) -> None:
     assert "verify" in VERBS
-    assert privmix("verify", str(release), "--json").code == 0
+    assert privmix("verify", release, "--json").code == 0
     assert privmix("--help").out.count(" verify ") == 1
 
 

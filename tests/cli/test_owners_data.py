@@ -34,33 +34,30 @@ def test_release_fit_evaluate(make: Callable[[Path], Data], tmp_path: Path) -> N
     source.mkdir()
     data = make(source)
     out, model = tmp_path / "REL", tmp_path / "MODEL"
-    outcome = release(data, out)
-    assert outcome.code == 0, outcome.err
+    outcome = release(data, out).passed()
     assert outcome.said == ""
     certificate = json.loads((out / "certificate.json").read_text())
     assert certificate["plan"]["classes"] == CLASSES
     assert certificate["plan"]["dim"] == data.dim
-    assert privmix("verify", str(out)).code == 0
+    assert privmix("verify", out).code == 0
     for name in ("certificate.json", "README.md", "croissant.json"):
         text = (out / name).read_text()
         assert SECRET not in text
         # Where private data and models lie is the owner's business.
         assert str(tmp_path) not in text
-    assert privmix("fit", str(out), "--out", str(model)).code == 0
+    assert privmix("fit", out, "--out", model).code == 0
     more: list[str] = []
     if "model" in data.notes:
         refused(evaluate(data, model), "model")
         more = ["--features-model", data.notes["model"]]
-    outcome = evaluate(data, model, *more)
-    assert outcome.code == 0, outcome.err
+    outcome = evaluate(data, model, *more).passed()
     result = json.loads(outcome.out)
     assert result["accuracy"] > 0.85
     assert set(result["per_class"]) == set(CLASSES)
     assert result["n"] == HELD_OUT
     # Predictions ask for no label, and read none that is there.
     told = tmp_path / "told.jsonl"
-    outcome = privmix("predict", str(model), "--data", data.test, *data.flags, *more, "--out", str(told))
-    assert outcome.code == 0, outcome.err
+    privmix("predict", model, "--data", data.test, *data.flags, *more, "--out", told).passed()
     said = [json.loads(line)["prediction"] for line in told.read_text().splitlines()]
     found = {name: said.count(name) for name in CLASSES}
     assert sum(found.values()) == result["n"]
@@ -74,12 +71,11 @@ def test_names_with_brackets_and_blanks(tmp_path: Path, monkeypatch: pytest.Monk
     (folder / "train.csv").write_bytes(columns_csv("train"))
     (folder / "test.csv").write_bytes(columns_csv("test"))
     data, out, model = Data(str(folder), str(folder)), folder / "[bold] REL", folder / "[b] M"
-    outcome = release(data, out)
-    assert outcome.code == 0, outcome.err
+    outcome = release(data, out).passed()
     assert f"'{out}'" in outcome.out
-    fitted = privmix("fit", str(out), "--out", str(model))
+    fitted = privmix("fit", out, "--out", model)
     assert f"'{model}'" in fitted.out
     monkeypatch.chdir(tmp_path)
-    shown = privmix("evaluate", str(model), "--data", data.test, "--figure", "[i] confusion.png")
+    shown = privmix("evaluate", model, "--data", data.test, "--figure", "[i] confusion.png")
     assert "picture: [i] confusion.png" in shown.out
     refused(release(data, out), "--overwrite")

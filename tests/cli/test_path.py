@@ -35,8 +35,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def released(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("release") / "REL"
-    outcome = privmix(*release_line(digits, out), "--seed", "1")
-    assert outcome.code == 0, outcome.err
+    outcome = privmix(*release_line(digits, out), "--seed", "1").passed()
     assert "NOT private" in outcome.err
     return out
 
@@ -57,8 +56,7 @@ def release_line(source: Path, out: Path, **changes: str) -> list[str]:
 
 def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> None:
     model = tmp_path / "MODEL"
-    fitted = privmix("fit", str(released), "--learner", "noise-aware-ridge", "--out", str(model))
-    assert fitted.code == 0, fitted.err
+    privmix("fit", released, "--learner", "noise-aware-ridge", "--out", model).passed()
     before = set(os.listdir(model))
     line = ["evaluate", str(model), "--data", str(digits), "--figure", "confusion-test.png", "--reference", str(digits)]
     outcome = privmix(*line, "--json")
@@ -70,21 +68,19 @@ def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> N
     assert Path("confusion-test.png").stat().st_mode & 0o077 == 0
     # The model's folder may be handed on: nothing of private records goes there.
     for option in (f"--figure={model / 'shown.png'}", f"--record={model / 'RUN'}"):
-        assert privmix("evaluate", str(model), "--data", str(digits), option).code == 2
+        assert privmix("evaluate", model, "--data", digits, option).code == 2
     assert set(os.listdir(model)) == before
-    described = json.loads(privmix("inspect", str(model), "--json").out)
+    described = json.loads(privmix("inspect", model, "--json").out)
     assert described["learner"] == "noise-aware-ridge"
 
 
 def test_verify_and_inspect(released: Path) -> None:
-    outcome = privmix("verify", str(released))
-    assert outcome.code == 0, outcome.err
+    outcome = privmix("verify", released).passed()
     assert outcome.out.startswith("FAIL: not private, since the noise came from a seed")
-    assert len(privmix("inspect", str(released)).out.splitlines()) <= 15
-    result = json.loads(privmix("verify", str(released), "--json").out)
+    assert len(privmix("inspect", released).out.splitlines()) <= 15
+    result = json.loads(privmix("verify", released, "--json").out)
     assert result["recomputed_epsilon"] <= result["epsilon"] * (1 + 1e-9) <= 8
-    shown = privmix("inspect", str(released), "--full")
-    assert shown.code == 0
+    shown = privmix("inspect", released, "--full").passed()
     for words in ("poisson", "add_remove", "insecure_seed", "taken as public"):
         assert words in shown.out
 
@@ -95,7 +91,7 @@ def test_what_poisoned_records_can_do_follows_from_the_folder(released: Path) ->
     assert found["epsilon"] <= 8
     assert found["whole_curve"]
     assert 0.01 < found["success_bound"] < found["by_guarantee"]
-    said = privmix("inspect", str(released), "--full").out
+    said = privmix("inspect", released, "--full").out
     assert f"at most {rounded_up(100 * found['success_bound'])}% of the time" in " ".join(said.split())
 
 
@@ -133,7 +129,7 @@ def test_a_declared_count_is_the_only_one_that_shows(digits: Path, tmp_path: Pat
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """Where a demo's results are, and what it said."""
     out = tmp_path_factory.mktemp("demonstrated") / "demo"
-    return out, privmix("demo", "--out", str(out))
+    return out, privmix("demo", "--out", out)
 
 
 def test_demo(demo: tuple[Path, Outcome]) -> None:
@@ -151,8 +147,8 @@ def test_demo(demo: tuple[Path, Outcome]) -> None:
         assert (words in page) != (words == "For the owner only")
     kinds = sorted(path.name.split("-")[0] for path in (out / "records").iterdir())
     assert kinds == ["audit", "evaluation", "membership", "utility"]
-    assert privmix("verify", str(out / "release")).code == 0
-    assert privmix("demo", "--out", str(out)).code == 2
+    assert privmix("verify", out / "release").code == 0
+    assert privmix("demo", "--out", out).code == 2
 
 
 def test_a_demo_replaces_another_where_asked(
@@ -167,5 +163,5 @@ def test_a_demo_replaces_another_where_asked(
         return Facts("made")
 
     monkeypatch.setattr(demo_module, "demonstrated", demonstrated)
-    assert privmix("demo", "--out", str(old), "--overwrite").code == 0
+    assert privmix("demo", "--out", old, "--overwrite").code == 0
     assert made == [(old, False)]

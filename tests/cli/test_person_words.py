@@ -24,15 +24,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, verb in (("persons", ["release", "--design", "moments"]), ("model", ["train", "--epochs", "1"])):
         out = folder / name
-        outcome = privmix(*verb, "--data", str(folder / "d.csv"), *LINE, *TARGET, "--out", str(out))
-        assert outcome.code == 0, outcome.err
+        outcome = privmix(*verb, "--data", folder / "d.csv", *LINE, *TARGET, "--out", out).passed()
         found[name] = out, " ".join(outcome.out.split())
     return found
 
 
 def said(*words: str) -> str:
-    outcome = privmix(*words)
-    assert outcome.code == 0, outcome.err
+    outcome = privmix(*words).passed()
     return " ".join(outcome.out.split())
 
 
@@ -45,7 +43,7 @@ def test_verbs_name_the_unit(made: dict[str, Any], name: str, tmp_path: Path) ->
     assert f"adjacency: {SAID}" in (verified := said("verify", str(folder)))
     assert "that each has an identifier of their own" in verified
     assert "one record" not in verified
-    assert json.loads(privmix("verify", str(folder), "--json").out)["unit"] == "person"
+    assert json.loads(privmix("verify", folder, "--json").out)["unit"] == "person"
     if name == "persons":
         assert f"adjacency `add_remove`, {SAID.partition(', ')[2]}" in (folder / "README.md").read_text()
         assert SAID in (folder / "croissant.json").read_text()

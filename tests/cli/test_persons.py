@@ -28,8 +28,7 @@ def test_a_specification_leaves_the_column_out(tmp_path: Path) -> None:
     data = said("csv", tmp_path)
     line = ["spec", data[1], "--out", str(tmp_path / "spec.json"), "--number", "a=-2:3", "--number", "b=-2:3"]
     line += ["--ignore", "c", "--person"]
-    outcome = privmix(*line, "who")
-    assert outcome.code == 0, outcome.err
+    privmix(*line, "who").passed()
     assert list(json.loads((tmp_path / "spec.json").read_text())) == ["a", "b", "c"]
     refused(privmix(*line, "whose", "--overwrite"), "--person")
 
@@ -46,8 +45,7 @@ def test_a_check_counts_persons_for_their_owner(tmp_path: Path) -> None:
     assert found["persons"] == {"persons": PERSONS + 1, "largest": 50, "without": 2}
     assert [one["record"] for one in found["misfits"]] == [61, 71]
     assert SECRET not in outcome.out + outcome.err
-    outcome = privmix(*line[:-1], f"{line[-1]}:missing=own")
-    assert outcome.code == 0, outcome.err
+    outcome = privmix(*line[:-1], f"{line[-1]}:missing=own").passed()
     assert "persons: 31, at most 50 records each; 2 records without" in outcome.out
     assert "Keep this output private" in outcome.out
     refused(privmix(*line[:-1], "whose"), "--person")
@@ -69,9 +67,7 @@ def numbers(folder: Path, persons: int, each: int) -> tuple[list[str], np.ndarra
 def trained(data: list[str], public: Path, out: Path, persons: int) -> Outcome:
     flags = ["--scenario", "extended", "--public-method", "multiplicity:batch_size=16"]
     budget = ["--epsilon", "30", "--delta", "1e-3", "--records", str(persons), "--batch-size", "10", "--epochs", "1"]
-    return privmix(
-        "train", "--features", "identity", *flags, "--public", str(public), *data, *budget, "--out", str(out)
-    )
+    return privmix("train", "--features", "identity", *flags, "--public", public, *data, *budget, "--out", out)
 
 
 def test_records_of_one_person_decide_no_publication(tmp_path: Path) -> None:

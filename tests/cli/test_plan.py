@@ -46,8 +46,7 @@ def save(path: Path, count: int, seed: int, **shape: int) -> Path:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    outcome = plan("--json")
-    assert outcome.code == 0, outcome.err
+    outcome = plan("--json").passed()
     assert outcome.err == ""
     content: dict[str, Any] = json.loads(outcome.out)
     return content
@@ -64,8 +63,7 @@ def test_json_holds_what_a_program_wants(small: dict[str, Any]) -> None:
 
 def test_the_table_says_the_same_with_flags_that_release_takes(small: dict[str, Any], tmp_path: Path) -> None:
     figure = tmp_path / "plan.svg"
-    outcome = plan("--figure", str(figure))
-    assert outcome.code == 0, outcome.err
+    outcome = plan("--figure", str(figure)).passed()
     for text in [*small["reasons"], *(f"{100 * value:.1f}%" for value in small["predicted"].values())]:
         assert text in outcome.out
     assert b"<svg" in figure.read_bytes()[:1000]
@@ -73,8 +71,7 @@ def test_the_table_says_the_same_with_flags_that_release_takes(small: dict[str, 
     given = {"data": str(data), "classes": "2", "features": "identity", "epsilon": "4", "delta": "1e-3"}
     for line in re.findall(r"--design.*", outcome.out):
         taken = line.split()
-        dry = privmix(*flags("release", given, out=str(tmp_path / "REL")), *taken, "--dry-run")
-        assert dry.code == 0, (line, dry.err)
+        privmix(*flags("release", given, out=str(tmp_path / "REL")), *taken, "--dry-run").passed()
 
 
 def test_a_proxy_must_fit(tmp_path: Path) -> None:
@@ -106,12 +103,11 @@ def test_auto_chooses_and_says_why(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "REL"
     proxy = save(tmp_path / "public.npz", 150, 1)
     own = save(tmp_path / "few.npz", 60, 3)
-    outcome = release(own, out, design="auto", assume=f"proxy={proxy}", epsilon="20", seed="0")
-    assert outcome.code == 0, outcome.err
+    outcome = release(own, out, design="auto", assume=f"proxy={proxy}", epsilon="20", seed="0").passed()
     certificate = json.loads((out / "certificate.json").read_text())
     choice = certificate["choice"]
     assert choice["model"] == "150 records that the owner declared public"
-    shown = privmix("inspect", str(out), "--full")
+    shown = privmix("inspect", out, "--full")
     for text in choice["reasons"]:
         assert text in (out / "README.md").read_text()
         assert text in shown.out
@@ -120,12 +116,11 @@ def test_auto_chooses_and_says_why(data: Path, tmp_path: Path) -> None:
     assert listed["predictions.svg"] == hashlib.sha256((out / "predictions.svg").read_bytes()).hexdigest()
     chosen = choice["settings"][choice["chosen"]]["design"]
     assert certificate["plan"]["design"] == chosen
-    verified = privmix("verify", str(out), "--json")
-    assert verified.code == 0, verified.err
+    verified = privmix("verify", out, "--json").passed()
     assert json.loads(verified.out)["epsilon"] <= 20
     # The picture is part of what was hashed.
     (out / "predictions.svg").write_bytes((out / "predictions.svg").read_bytes() + b" ")
-    assert privmix("verify", str(out)).code == 2
+    assert privmix("verify", out).code == 2
 
 
 def test_auto_with_a_proxy_of_other_features(data: Path, tmp_path: Path) -> None:

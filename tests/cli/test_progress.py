@@ -37,13 +37,12 @@ def test_canary_audits_show_it_only_where_it_is_public(
 ) -> None:
     out, given = tmp_path / "OUT", [f"--data={data}"]
     declared = [] if records is None else [f"--records={records}"]
-    made = privmix(
+    privmix(
         "train", *given, "--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-6", "--epochs=1",
         f"--out={out}", *declared,
-    )  # fmt: skip
-    assert made.code == 0
+    ).passed()  # fmt: skip
     terminal.truncate(0)
-    assert privmix("audit", str(out), *given, "--canaries=8").code == 0
+    assert privmix("audit", out, *given, "--canaries=8").code == 0
     assert "features (identity)" in terminal.getvalue()
     assert (str(COUNT) in terminal.getvalue()) is (records is None)
 
@@ -63,8 +62,7 @@ def test_bars_show_the_record_count_only_where_it_is_public(
     line: list[str], shown: bool, data: Path, terminal: io.StringIO, tmp_path: Path
 ) -> None:
     given = [f"--data={data}", "--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-6"]
-    outcome = privmix(*line, *given, f"--out={tmp_path / 'OUT'}")
-    assert outcome.code == 0
+    outcome = privmix(*line, *given, f"--out={tmp_path / 'OUT'}").passed()
     assert shown or not re.search("8,?731", outcome.out)
     assert "features (identity)" in terminal.getvalue()
     assert (str(COUNT) in terminal.getvalue()) is shown

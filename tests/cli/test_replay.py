@@ -18,16 +18,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder: two auditors, records, and a release of them for one of these."""
     monkeypatch.chdir(tmp_path)
     for name in ("aud", "bo"):
-        made = privmix("keygen", name, "--auditor")
-        assert made.code == 0, made.err
+        made = privmix("keygen", name, "--auditor").passed()
         assert "for the publisher of the release" in made.out
     random = np.random.default_rng(0)
     x, y = random.normal(size=(300, 5)).astype(np.float32), random.integers(0, 2, 300)
     np.savez("own.npz", x=x, y=y)
     x[11] += 1
     np.savez("other.npz", x=x, y=y)
-    made = release("REL", f"--replay-for=aud.pub.pem:until={UNTIL}")
-    assert made.code == 0, made.err
+    made = release("REL", f"--replay-for=aud.pub.pem:until={UNTIL}").passed()
     assert "the run's key is not destroyed but sealed for the auditor whose key is" in made.err
     assert "sealed key: REL.sealed-key.json, for the auditor" in made.out
     return tmp_path

@@ -61,8 +61,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def evaluated(folder: str = "MODEL") -> dict[str, Any]:
-    outcome = privmix("evaluate", folder, "--data", "own", "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = privmix("evaluate", folder, "--data", "own", "--json").passed()
     found: dict[str, Any] = json.loads(outcome.out)
     return found
 
@@ -89,8 +88,7 @@ RUNS: dict[str, dict[str, str | None]] = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_trained_verified_evaluated(name: str) -> None:
-    outcome = train(**RUNS[name])
-    assert outcome.code == 0, outcome.err
+    outcome = train(**RUNS[name]).passed()
     assert outcome.said == ""
     assert "privmix evaluate MODEL" in outcome.out
     assert {path.name for path in Path("MODEL").iterdir()} == FILES
@@ -103,19 +101,16 @@ def test_trained_verified_evaluated(name: str) -> None:
     assert made["guarantee"]["adjacency"] == RUNS[name].get("adjacency", "add_remove")
     assert made["plan"]["records"] == int(RUNS[name].get("records") or RECORDS)
     assert made["plan"]["records_declared"] == ("records" in RUNS[name])
-    verified = privmix("verify", "MODEL")
-    assert verified.code == 0, verified.err
+    privmix("verify", "MODEL").passed()
     assert evaluated()["n"] == HELD_OUT
-    shown = privmix("inspect", "MODEL", "--full")
-    assert shown.code == 0, shown.err
+    shown = privmix("inspect", "MODEL", "--full").passed()
     for text in made["statements"]:
         assert text in shown.out
 
 
 def test_epsilon_0_reads_no_private_row(unreadable: None) -> None:
     """The row "after the warm-up" of a table: certified for epsilon 0, shown as that, and nothing for a ledger."""
-    outcome = train(**WARM, epsilon="0", warm_up="sam:epochs=1")
-    assert outcome.code == 0, outcome.err
+    outcome = train(**WARM, epsilon="0", warm_up="sam:epochs=1").passed()
     assert "epsilon=0, delta" in outcome.out
     made = certificate()
     assert made["guarantee"]["epsilon"] == 0
@@ -138,16 +133,14 @@ def test_epsilon_0_reads_no_private_row(unreadable: None) -> None:
 
 
 def test_json_is_the_certificate() -> None:
-    outcome = train(json="")
-    assert outcome.code == 0, outcome.err
+    outcome = train(json="").passed()
     assert json.loads(outcome.out) == certificate()
     assert json.loads(privmix("inspect", "MODEL", "--json").out) == certificate()
 
 
 def test_a_seed_is_warned_of_and_gives_the_same_bits() -> None:
     for out in ("ONE", "TWO"):
-        outcome = train(seed="5", out=out)
-        assert outcome.code == 0, outcome.err
+        outcome = train(seed="5", out=out).passed()
         assert "NOT private" in outcome.err
     assert weights("ONE") == weights("TWO")
     assert "no privacy" in privmix("inspect", "ONE").out

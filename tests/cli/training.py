@@ -107,8 +107,7 @@ def open_ledger(epsilon: float = 20, dataset: str = "own") -> None:
 
 
 def history(dataset: str = "own") -> list[dict[str, Any]]:
-    shown = privmix("ledger", "history", "--ledger", LEDGER, "--dataset", dataset, "--json")
-    assert shown.code == 0, shown.err
+    shown = privmix("ledger", "history", "--ledger", LEDGER, "--dataset", dataset, "--json").passed()
     found: list[dict[str, Any]] = json.loads(shown.out)
     return found
 

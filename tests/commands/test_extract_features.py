@@ -48,8 +48,7 @@ def test_a_release_takes_what_was_made(data: Path, tmp_path: Path, monkeypatch: 
 
 def test_the_verb_says_that_the_store_is_private(data: Path, tmp_path: Path) -> None:
     line = ["extract-features", str(data), "--features", "identity", "--classes", "2", "--out", str(tmp_path / "STORE")]
-    done = privmix(*line)
-    assert done.code == 0, done.err
+    done = privmix(*line).passed()
     assert "as private as the records" in done.out
     assert len(FeatureStore.open(tmp_path / "STORE").labels) == N
     assert privmix(*line, "--engine", "local:address=h:1").code == 2

@@ -33,11 +33,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_names_and_probabilities_in_the_order_of_the_data(model: Path) -> None:
     x, y = records(1, 100)
     loaded = pm.load(model)
-    assert isinstance(loaded, pm.Model)
     found = pm.predict(model, x)
     assert (found.predicted == np.array(CLASSES)[y]).mean() > 0.95
     assert (loaded.predict(x) == found.predicted).all()
-    assert found.probabilities is not None
     assert np.array_equal(loaded.predict_proba(x), found.probabilities)
     assert np.allclose(found.probabilities.sum(axis=1), 1, atol=1e-5)
     assert (found.probabilities.argmax(axis=1) == found.places).all()
@@ -84,14 +82,13 @@ def test_the_command_says_the_same(model: Path, tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "new.csv", index=False)
     frame.assign(state=y).to_csv(tmp_path / "known.csv", index=False)
     out = tmp_path / "p.csv"
-    outcome = privmix("predict", str(model), "--data", str(tmp_path / "new.csv"), "--out", str(out))
-    assert outcome.code == 0, outcome.err
+    outcome = privmix("predict", model, "--data", tmp_path / "new.csv", "--out", out).passed()
     assert "40 records" in outcome.out
     found = pandas.read_csv(out)["prediction"].str.removeprefix("'")
     assert found.tolist() == pm.predict(model, x).predicted.tolist()
     # The labels' column, where it is named, is none of the inputs.
     known = ["--data", str(tmp_path / "known.csv"), "--out", str(tmp_path / "q.csv"), "--no-probabilities"]
-    assert privmix("predict", str(model), *known, "--label-column", "state").code == 0
+    assert privmix("predict", model, *known, "--label-column", "state").code == 0
     assert list(pandas.read_csv(tmp_path / "q.csv").columns) == ["record", "prediction"]
     assert (pandas.read_csv(tmp_path / "q.csv")["prediction"] == pandas.read_csv(out)["prediction"]).all()
 

@@ -124,7 +124,6 @@ def test_features_that_are_not_stable_come_from_the_store(place: Path, monkeypat
     released("own.npz", store="STORE")
     whole = pm.replay("REL", "own.npz", key=KEY, features_store="STORE", spot_checks=50)
     assert whole.equal
-    assert whole.spot_checks is not None
     assert (whole.spot_checks.records, whole.spot_checks.same_bits, whole.spot_checks.wrong) == (50, 50, 0)
 
     def elsewhere(*args: Any, **named: Any) -> Any:
@@ -137,7 +136,6 @@ def test_features_that_are_not_stable_come_from_the_store(place: Path, monkeypat
     assert not pm.replay("REL", "own.npz", key=KEY).equal
     found = pm.replay("REL", "own.npz", key=KEY, features_store="STORE")
     assert found.equal
-    assert found.spot_checks is not None
     assert found.spot_checks.records == 256
     assert found.spot_checks.same_bits < 256
     assert 0 < found.spot_checks.largest < 1e-5

@@ -22,7 +22,7 @@ KINDS = ("release", "model", "fitted-model")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("folders")
     write(root / "release", rows=200)
-    assert privmix("fit", str(root / "release"), "--out", str(root / "fitted-model")).code == 0
+    assert privmix("fit", root / "release", "--out", root / "fitted-model").code == 0
     (root / "model").mkdir()
     job_of().run(private(), streams=SecretStreams.from_seed(0)).write(root / "model")
     return {kind: root / kind for kind in KINDS}
@@ -32,8 +32,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("keys")
     for name in ("ana", "bo"):
-        made = privmix("keygen", str(root / name))
-        assert made.code == 0, made.err
+        made = privmix("keygen", root / name).passed()
         assert "key id: " in made.out
     assert stat.S_IMODE((root / "ana.pem").stat().st_mode) == 0o600
     return root
@@ -42,49 +41,46 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_sign_and_verify(kind: str, folders: dict[str, Path], keys: Path) -> None:
     folder = str(folders[kind])
-    plain = privmix("verify", folder)
-    assert plain.code == 0, plain.err
+    plain = privmix("verify", folder).passed()
     assert "signature: none" in plain.out
-    assert privmix("verify", folder, "--key", str(keys / "ana.pub.pem")).code == 2
+    assert privmix("verify", folder, "--key", keys / "ana.pub.pem").code == 2
 
-    done = privmix("sign", folder, "--key", str(keys / "ana.pem"))
-    assert done.code == 0, done.err
+    privmix("sign", folder, "--key", keys / "ana.pem").passed()
     named = privmix("verify", folder)
     assert (named.code, "not checked (give --key)" in named.out) == (0, True)
-    checked = privmix("verify", folder, "--key", str(keys / "ana.pub.pem"))
-    assert checked.code == 0, checked.err
+    checked = privmix("verify", folder, "--key", keys / "ana.pub.pem").passed()
     assert "of every file, by key" in checked.out
-    as_json = json.loads(privmix("verify", folder, "--key", str(keys / "ana.pub.pem"), "--json").out)
+    as_json = json.loads(privmix("verify", folder, "--key", keys / "ana.pub.pem", "--json").out)
     assert as_json["signature"]["checked"] is True
     assert as_json["signature"]["key_id"] in checked.out
 
-    other = privmix("verify", folder, "--key", str(keys / "bo.pub.pem"))
+    other = privmix("verify", folder, "--key", keys / "bo.pub.pem")
     assert (other.code, "the key that signed" in other.err, other.out) == (2, True, "")
-    again = privmix("sign", folder, "--key", str(keys / "bo.pem"))
+    again = privmix("sign", folder, "--key", keys / "bo.pem")
     assert (again.code, "signed already" in again.err) == (2, True)
-    assert privmix("sign", folder, "--key", str(keys / "bo.pem"), "--overwrite").code == 0
-    assert privmix("verify", folder, "--key", str(keys / "bo.pub.pem")).code == 0
+    assert privmix("sign", folder, "--key", keys / "bo.pem", "--overwrite").code == 0
+    assert privmix("verify", folder, "--key", keys / "bo.pub.pem").code == 0
 
     (folders[kind] / "more.txt").write_text("more")
-    added = privmix("verify", folder, "--key", str(keys / "bo.pub.pem"))
+    added = privmix("verify", folder, "--key", keys / "bo.pub.pem")
     assert (added.code, "more.txt" in added.err) == (2, True)
 
 
 def test_what_does_not_verify_is_not_signed(tmp_path: Path, keys: Path) -> None:
     write(tmp_path / "REL", rows=200)
     (tmp_path / "REL" / "README.md").write_text("# A better card")
-    refused = privmix("sign", str(tmp_path / "REL"), "--key", str(keys / "ana.pem"))
+    refused = privmix("sign", tmp_path / "REL", "--key", keys / "ana.pem")
     assert (refused.code, "README.md" in refused.err) == (2, True)
     assert not (tmp_path / "REL" / "attestation.dsse.json").exists()
 
 
 def test_private_keys_stay_out_of_folders_for_others(folders: dict[str, Path], keys: Path) -> None:
-    inside = privmix("keygen", str(folders["model"] / "ana"))
+    inside = privmix("keygen", folders["model"] / "ana")
     assert (inside.code, "outside of release and model folders" in inside.err) == (2, True)
     hidden = folders["model"] / "ana.pem"
     hidden.write_bytes((keys / "ana.pem").read_bytes())
     try:
-        used = privmix("sign", str(folders["model"]), "--key", str(hidden))
+        used = privmix("sign", folders["model"], "--key", hidden)
         assert (used.code, "outside of the folder" in used.err) == (2, True)
     finally:
         hidden.unlink()
@@ -92,7 +88,7 @@ def test_private_keys_stay_out_of_folders_for_others(folders: dict[str, Path], k
 
 def test_passphrases(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIVMIX_KEY_PASSPHRASE", "correct horse")
-    assert privmix("keygen", str(tmp_path / "cy"), "--passphrase").code == 0
+    assert privmix("keygen", tmp_path / "cy", "--passphrase").code == 0
     assert "ENCRYPTED" in (tmp_path / "cy.pem").read_text()
     line = ("sign", str(folders["release"]), "--overwrite", "--key", str(tmp_path / "cy.pem"))
     (folders["release"] / "more.txt").unlink(missing_ok=True)

@@ -47,8 +47,7 @@ def test_the_command_writes_the_same(suffix: str, release: pm.Release, tmp_path:
     np.save(tmp_path / "new.npy", x)
     out = tmp_path / f"t.{suffix}"
     asked = ("transform", str(release.folder), "--data", str(tmp_path / "new.npy"), "--out", str(out))
-    outcome = privmix(*asked)
-    assert outcome.code == 0, outcome.err
+    outcome = privmix(*asked).passed()
     assert "30 records" in outcome.out
     assert out.stat().st_mode & 0o777 == 0o600
     read = np.load(out) if suffix == "npy" else pandas.read_csv(out).to_numpy()
@@ -93,5 +92,4 @@ def test_commands_of_the_card_work(release: pm.Release, tmp_path: Path, monkeypa
     block = re.findall(r"```sh\n(.*?)```", (Path(release) / "README.md").read_text(), re.DOTALL)[0]
     for line in block.strip().splitlines():
         said = line.replace("THIS_FOLDER", str(release.folder)).replace("YOUR_TEST_DATA", "own")
-        outcome = privmix(*said.replace("YOUR_RECORDS", "own").split()[1:])
-        assert outcome.code == 0, (line, outcome.err)
+        privmix(*said.replace("YOUR_RECORDS", "own").split()[1:]).passed()

@@ -143,17 +143,15 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     given.write_text(json.dumps({CLASSES[0]: "all is well", CLASSES[1]: "ill and worse"}))
     own = ("--features-model", data.notes["model"])
     told = ("--class-descriptions", str(given), *own)
-    outcome = privmix("fit", str(out), "--out", str(model), *told)
-    assert outcome.code == 0, outcome.err
+    outcome = privmix("fit", out, "--out", model, *told).passed()
     assert "class texts count" in outcome.out
     found = json.loads((model / "model.json").read_text())
     assert found["learner"] == "discriminant"
     assert found["class_texts"]["texts"] == 2
     assert len(found["class_texts"]["sha256"]) == 64
     assert evaluate(data, model, *own).code == 0
-    outcome = privmix("fit", str(out), "--out", str(model), "--overwrite", "--class-descriptions", "names", *own)
-    assert outcome.code == 0, outcome.err
-    outcome = privmix("fit", str(out), "--out", str(tmp_path / "NONE"), *told, "--learner", "noise-aware-ridge")
+    privmix("fit", out, "--out", model, "--overwrite", "--class-descriptions", "names", *own).passed()
+    outcome = privmix("fit", out, "--out", tmp_path / "NONE", *told, "--learner", "noise-aware-ridge")
     assert outcome.code == 2
     assert "--class-descriptions" in outcome.err
     assert not (tmp_path / "NONE").exists()

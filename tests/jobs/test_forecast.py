@@ -28,7 +28,6 @@ def forecast(**given: Any) -> Any:
 
 def test_several_budgets_say_what_each_says_alone() -> None:
     found = forecast(epsilon="4,0.5")
-    assert isinstance(found, Budgets)
     alone = pm.forecast(**FACTS, epsilon=4)
     small, large = found.forecasts
     assert [small.choice.epsilon, large.choice.epsilon] == [0.5, 4]

@@ -264,9 +264,7 @@ def test_what_fails_after_the_charge_tells_it_and_goes_on_at_no_cost(kind: Kind,
     if step in IN_RUNS and not kind.placed:
         pytest.skip("it has no run")
     planned, told = stopped(kind, step)
-    assert told is not None
     assert (told.epsilon, told.delta, told.dataset) == (pytest.approx(EPSILON, rel=0.1), DELTA, "own")
-    assert told.budget is not None
     assert told.budget.spent <= EPSILON * (1 + 1e-9)
     kept = kind.placed
     assert told.kept is kept
@@ -403,7 +401,6 @@ def test_records_that_were_refused_are_mended_and_paid_for_once(kind: Kind) -> N
         with refuses("label") as caught:
             kind.run(y=wrong, resume=again)
         told = spent_of(caught.value)
-        assert told is not None
         assert (told.kept, told.mended, told.drawn) == (True, True, False)
         assert not any(word in str(told) for word in ("perhaps", "137", "138"))
     key = Path(f".{OUT}.run/run.key")
@@ -421,7 +418,6 @@ def test_a_run_that_took_the_place_of_the_interrupted_one_is_left_alone(
     stopped(kind, "read")
     job = kind.make(resume=True)
     planned, left = kind.plan(job), job.left()
-    assert left is not None
     other = replace(left, id="other")
     monkeypatch.setattr(kind.job, "left", lambda *_: other)
     monkeypatch.setattr(kind.job, "check_resumed", lambda *_: None)

@@ -153,7 +153,6 @@ def test_evaluation_beside_real_records_is_marked_as_theirs(release: pm.Release)
 def test_a_control_adds_attacks_on_the_rows(release: pm.Release) -> None:
     half = len(visits()) // 2
     found = pm.evaluate_table(release, visits()[:half], label="ill", control=visits()[half:])
-    assert found.attacks is not None
     assert len(found.attacks.attacks) == 3
     assert set(found.to_dict()) >= {"attacks", "membership"}
     assert sum(name.startswith("attack") for name in found.shown()[1]) == 4

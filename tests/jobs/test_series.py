@@ -106,7 +106,7 @@ def test_a_whole_series_for_one_charge() -> None:
     assert checked.found["series"]["releases"] == checked.found["series"]["steps"] == STEPS
     with refuses("series"):
         make(4)
-    shown = privmix("verify", str(SERIES))
+    shown = privmix("verify", SERIES)
     assert "3 of 3 releases" in shown.out
     assert sorted(os.listdir()) == ["ledger.db", "visits"]
 
@@ -406,7 +406,7 @@ def test_ending_a_series_destroys_the_key() -> None:
     with refuses("series"):
         pm.series.end(SERIES)
     make(2, resume=True)
-    assert json.loads(privmix("series", "end", str(SERIES), "--json").out)["made"] == 2
+    assert json.loads(privmix("series", "end", SERIES, "--json").out)["made"] == 2
     assert not KEPT.exists()
     with refuses("series"):
         make(3)
@@ -477,9 +477,9 @@ def test_a_series_shows_how_far_it_is() -> None:
     assert found.to_dict() == {"made": 1, "steps": STEPS, "records": [81], **target, "key": True, "interrupted": True}
     make(2, resume=True)
     make(3)
-    told = json.loads(privmix("series", "show", str(SERIES), "--json").out)
+    told = json.loads(privmix("series", "show", SERIES, "--json").out)
     assert told == {"made": 3, "steps": 3, "records": [81, 82, 83], **target, "key": False, "interrupted": False}
-    assert "3 of 3 steps" in privmix("series", "show", str(SERIES)).out
+    assert "3 of 3 steps" in privmix("series", "show", SERIES).out
 
 
 def test_the_command_line_makes_steps(tmp_path: Path) -> None:

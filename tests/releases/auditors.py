@@ -31,7 +31,6 @@ def opened(out: Path, key: AuditorKey) -> SecretStreams:
     """The streams of the release at ``out``, by its sealed key."""
     certificate = check_but_numbers(out).certificate
     sealed = commitment_of(certificate)
-    assert sealed is not None
     bound = bound_to(sealed, certificate.id, certificate.plan, sealed.records_root)
     content = beside(out, SEALED_FILE).read_bytes()
     return SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
@@ -41,5 +40,4 @@ def replayed(out: Path, records: RecordSource, key: AuditorKey, **options: Any) 
     """The release at ``out``, made again."""
     held = check_but_numbers(out)
     sealed = commitment_of(held.certificate)
-    assert sealed is not None
     return replay_release(out, held, sealed, opened(out, key), records, **options)

@@ -181,7 +181,6 @@ def test_a_certificate_with_another_plan_does_not_open_the_key(released: Path, p
         edited = {**stated, name: value}
         edited["content_sha256"] = content_hash(edited)
         sealed = commitment_of(edited)
-        assert sealed is not None
         bound = bound_to(sealed, edited["id"], edited["plan"], sealed.records_root)
         with refuses("sealed key"):
             open_sealed(beside(released, SEALED_FILE).read_bytes(), sealed, bound, KEY)

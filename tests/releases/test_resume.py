@@ -135,7 +135,6 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path: Path, plan: Relea
     release_to_folder(plan, make_records(), SecretStreams.from_seed(1), tmp_path / "whole", **FACTS)
     interrupted(tmp_path / "rel", plan)
     state = ReleaseRun.interrupted(tmp_path / "rel")
-    assert state is not None
     assert not state.complete
     shards = sorted((tmp_path / ".rel.run" / "data").iterdir())
     kept = [(shard.name, shard.stat().st_mtime_ns) for shard in shards]
@@ -222,7 +221,6 @@ def test_a_run_is_there_before_its_features(tmp_path: Path, plan: ReleasePlan) -
         run.features_folder.mkdir()
         (run.features_folder / "features.npy").write_bytes(b"half")
     state = ReleaseRun.interrupted(out)
-    assert state is not None
     assert (dict(state.extra), state.complete) == ({"reservation": "abc"}, False)
     with ReleaseRun(out, plan, resume=True, **FACTS) as run:
         assert run.resumed
@@ -245,7 +243,6 @@ def test_a_finished_run_that_was_not_put_in_place_needs_no_records(
         with pytest.raises(StorageError, match="No space"):
             release_to_folder(plan, make_records(), SecretStreams.from_seed(1), tmp_path / "rel", **FACTS)
     state = ReleaseRun.interrupted(tmp_path / "rel")
-    assert state is not None
     assert state.complete
     with ReleaseRun(tmp_path / "rel", plan, resume=True, **FACTS) as run:
         assert run.complete

@@ -58,7 +58,6 @@ def test_a_share_follows_from_what_was_measured() -> None:
     """With f of the noise, the signal's part of the energy stays: the test then finds its threshold."""
     one = NoiseTest("noise of x", 1, 5e-11, lowest=1.2, caught=0.9)
     share = excluded_below(one)
-    assert share is not None
     assert (1.2**2 - 1 + share**2) ** 0.5 == pytest.approx(0.9)
     assert excluded_below(replace(one, lowest=3.0)) == 0
     assert "features of rows (below 0.6 " in missing_noise([one])

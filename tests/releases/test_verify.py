@@ -21,7 +21,6 @@ from privmix.errors import InvalidInput, PrivmixError
 from privmix.planning import ReleaseConfig
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
-from privmix.plans.rows import ReleasePlan
 from privmix.releases import folder as release_folder
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import CENTRE_FILE, file_hash, load_release
@@ -118,7 +117,6 @@ def test_label_sums_over_classes_measure_the_noise_whatever_the_data(tmp_path: P
     found = verify_release(make(tmp_path / "rel", rows=2000))
     (test,) = [test for test in found.tests if test.name == "noise of label sums over classes"]
     assert test.lowest == pytest.approx(1.0, abs=0.11)
-    assert test.caught is not None
     assert test.caught > 0.85
 
 
@@ -126,7 +124,6 @@ def test_label_sums_over_classes_measure_the_noise_whatever_the_data(tmp_path: P
 
 
 def half(plan: Plan, x: Arrays, y: Arrays) -> None:
-    assert isinstance(plan, ReleasePlan)
     x[:] = on_grid(0.5 * x, plan.unit_x)
 
 
@@ -136,7 +133,6 @@ def zero_column(plan: Plan, x: Arrays, y: Arrays) -> None:
 
 def raw_row(plan: Plan, x: Arrays, y: Arrays) -> None:
     """One row is a record, on the grid, without noise."""
-    assert isinstance(plan, ReleasePlan)
     x[77] = on_grid(0.1 * np.arange(x.shape[1]) * plan.clip_norm / plan.mixup_degree / 60, plan.unit_x)
     y[77] = 0
 
@@ -210,14 +206,11 @@ def test_strong_signals_do_not_hide_missing_noise_where_they_are_weak(tmp_path: 
     records = PrivateRecords((features * 0.07).astype(np.float32), rng.integers(0, 3, 600))
     config = ReleaseConfig(records=600, dim=48, classes=CLASSES, mixup_degree=20, rows=4000, centre="none")
     plan, folder = replace(config.with_noise(0.3), epsilon=1e9, delta=1e-5), tmp_path / "rel"
-    assert isinstance(plan, ReleasePlan)
     write_release(folder, plan, records, seed=0)
     by_name = {test.name: test for test in verify_release(folder).tests}
     weak, columns = by_name["noise of x where it varies least"], by_name["noise of each column of x"]
     assert weak.lowest == pytest.approx(1.0, abs=0.03)
-    assert weak.caught is not None
     assert weak.caught > 0.9
-    assert columns.lowest is not None
     assert columns.lowest > 1.5
     # All of the signal stays, in the 4 directions it has; of the noise elsewhere, 0.8.
     x = load_release(folder).x

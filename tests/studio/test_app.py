@@ -377,8 +377,7 @@ def test_it_serves_the_folder_and_prints_the_address(tmp_path: Path, monkeypatch
         say("http://127.0.0.1:1/f/?token=t")
 
     monkeypatch.setattr(server, "run", run)
-    found = privmix("studio", str(tmp_path), "--no-browser", "--port", "8124")
-    assert found.code == 0
+    found = privmix("studio", tmp_path, "--no-browser", "--port", "8124").passed()
     assert asked == [(tmp_path, 8124, False)]
     assert found.out.startswith("studio: http://127.0.0.1:1/f/?token=t\n")
 
