@@ -43,16 +43,12 @@ def attack(*more: str, model: str = "MODEL") -> Outcome:
 
 
 def result(*more: str, model: str = "MODEL") -> dict[str, Any]:
-    outcome = attack(*more, "--json", model=model).passed()
-    found: dict[str, Any] = json.loads(outcome.out)
-    return found
-
-
-ALL = ("--attack", "loss,lira,rmia", "--references", "4", "--release", "REL")
+    return attack(*more, "--json", model=model).json()
 
 
 def test_all_attacks_on_a_release(tmp_path: Path) -> None:
-    found = result(*ALL, "--record", str(tmp_path))
+    options = ("--attack", "loss,lira,rmia", "--references", "4", "--release", "REL")
+    found = result(*options, "--record", str(tmp_path))
     assert (found["members"], found["nonmembers"], found["reference_models"]) == (MEMBERS, OTHERS, 4)
     assert found["gap"] == pytest.approx(found["train_accuracy"] - found["test_accuracy"])
     assert [entry["name"] for entry in found["attacks"]] == ["loss", "lira", "rmia"]
@@ -71,10 +67,8 @@ def test_public_data_lists_no_record(tmp_path: Path) -> None:
     found = result("--public-data", "--record", str(tmp_path))
     (record,) = read_records(tmp_path)
     assert not record.private
-    assert "highest_risk" not in found
-    assert "highest_risk" not in record.content
-    shown = attack("--public-data")
-    assert "highest risk" not in shown.out
+    assert "highest_risk" not in {*found, *record.content}
+    assert "highest risk" not in attack("--public-data").out
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -110,8 +104,7 @@ def test_noise_from_a_seed_bounds_nothing(tmp_path: Path) -> None:
 def test_other_members_than_the_certificate_counts_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "train.npz", 0, MEMBERS - 1)
     save(tmp_path / "test.npz", MEMBERS, MEMBERS + OTHERS)
-    for model in ("MODEL", "TRAINED"):
-        release = ("--release", "REL") if model == "MODEL" else ()
+    for model, release in (("MODEL", ["--release", "REL"]), ("TRAINED", [])):
         outcome = privmix("attack", "membership", model, "--data", tmp_path, *release)
         refused(outcome, "members", f"the {MEMBERS} records")
         assert str(MEMBERS - 1) not in outcome.err

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from privmix.commands import demo as demo_module
-from privmix.commands.base import Facts
 from privmix.data import embedded_digits
-from privmix.rounding import rounded_up
 from tests.cli.helpers import Outcome, privmix
 from tests.data.helpers import write_mnist
 
@@ -85,16 +81,6 @@ def test_verify_and_inspect(released: Path) -> None:
         assert words in shown.out
 
 
-def test_what_poisoned_records_can_do_follows_from_the_folder(released: Path) -> None:
-    line = ["account", "poisoning", "--release", str(released), "--poisoned", "1", "--clean-success", "0.01", "--json"]
-    found = json.loads(privmix(*line).out)
-    assert found["epsilon"] <= 8
-    assert found["whole_curve"]
-    assert 0.01 < found["success_bound"] < found["by_guarantee"]
-    said = privmix("inspect", released, "--full").out
-    assert f"at most {rounded_up(100 * found['success_bound'])}% of the time" in " ".join(said.split())
-
-
 def test_defects_do_not_print_private_values(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from privmix.mechanisms import mixing
 
@@ -149,19 +135,3 @@ def test_demo(demo: tuple[Path, Outcome]) -> None:
     assert kinds == ["audit", "evaluation", "membership", "utility"]
     assert privmix("verify", out / "release").code == 0
     assert privmix("demo", "--out", out).code == 2
-
-
-def test_a_demo_replaces_another_where_asked(
-    demo: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it then does is what the other did."""
-    old, made = tmp_path / "old", []
-    shutil.copytree(demo[0], old)
-
-    def demonstrated(place: Path, digits: Path, progress: object) -> Facts:
-        made.append((place, place.exists()))
-        return Facts("made")
-
-    monkeypatch.setattr(demo_module, "demonstrated", demonstrated)
-    assert privmix("demo", "--out", old, "--overwrite").code == 0
-    assert made == [(old, False)]

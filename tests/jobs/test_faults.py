@@ -29,6 +29,7 @@ RECORDS = 1500
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 2, RECORDS)
 X = (np.eye(2, 3)[Y] * 0.6 + RNG.normal(0, 0.1, (RECORDS, 3))).astype(np.float32)
+BAD = np.where(np.arange(RECORDS)[:, None] == 3, np.float32(np.nan), X)
 GIVEN: dict[str, Any] = {"epsilon": 2, "delta": 1e-4, "classes": 2, "features": "identity", "progress": False}
 CHARGED: dict[str, Any] = {**GIVEN, "ledger": LEDGER, "dataset": "own"}
 MOMENTS = {**CHARGED, "design": pm.designs.Moments(), "out": OUT}
@@ -45,6 +46,20 @@ JOBS: dict[str, tuple[Callable[..., Any], int]] = {
     "later step": (lambda data=(X, Y), **more: pm.series.step(SERIES, data, ledger=LEDGER, **more), 1),
 }
 pytestmark = pytest.mark.filterwarnings("ignore:features are plain numbers", "ignore:delta")
+
+
+def created() -> Ledger:
+    """A ledger with room for one job alone."""
+    ledger = Ledger.create(LEDGER)
+    for name, unit in (("own", "record"), ("persons", "person")):
+        ledger.add_dataset(name, epsilon=2, delta=2.5e-4, unit=unit)
+    return ledger
+
+
+@pytest.fixture
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    monkeypatch.chdir(tmp_path)
+    return created()
 
 
 class Killed(BaseException):
@@ -106,10 +121,7 @@ def test_a_fault_before_the_first_draw_costs_nothing(
     for number in range(1, 60):
         (tmp_path / str(number)).mkdir()
         monkeypatch.chdir(tmp_path / str(number))
-        book = Ledger.create(LEDGER)
-        # Room for one job alone.
-        book.add_dataset("own", epsilon=2, delta=2.5e-4)
-        book.add_dataset("persons", epsilon=2, delta=2.5e-4, unit="person")
+        created()
         if job == "later step":
             JOBS["series"][0]()
         drawn.clear()
@@ -139,43 +151,32 @@ def test_a_fault_before_the_first_draw_costs_nothing(
     assert number > 3
 
 
-def test_a_full_disk_leaves_room_for_what_a_refused_record_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_room_for_what_a_refused_record_needs(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mark that lets mended records take their place is written in the room that was kept for it."""
-    monkeypatch.chdir(tmp_path)
-    Ledger.create(LEDGER).add_dataset("own", epsilon=2, delta=2.5e-4)
-    bad = X.copy()
-    bad[3, 2] = np.nan
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def later(self: Run, **extra: Any) -> None:
         """From the charge on the disk is full, but for the room."""
-        create = type(self._folder).create
 
         def refused(folder: Any, name: str, **given: Any) -> Any:
             if folder.has("run.room"):
                 raise full
             return create(folder, name, **given)
 
-        monkeypatch.setattr(type(self._folder), "create", refused)
+        monkeypatch.setattr(HeldFolder, "create", refused)
 
+    create = HeldFolder.create
     with monkeypatch.context() as patch:
         patch.setattr(Run, "note", later)
         with refuses("inputs"):
-            pm.release((bad, Y), **MOMENTS)
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
+            pm.release((BAD, Y), **MOMENTS)
+    monkeypatch.setattr(HeldFolder, "create", create)
     assert not Path(".OUT.run/run.room").exists()
     assert pm.release((X, Y), **MOMENTS, resume=True).certificate.epsilon <= 2
     assert entries("reserve") == 1
 
 
-def test_an_answer_of_the_ledger_that_is_lost_is_told_and_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Ledger.create(LEDGER).add_dataset("own", epsilon=2, delta=2.5e-4)
+def test_an_answer_of_the_ledger_that_is_lost_is_told_and_found(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     reserve = Ledger.reserve
 
     def lost(self: Ledger, *given: Any, **more: Any) -> Any:
@@ -202,13 +203,9 @@ COPIED = [
 
 @pytest.mark.parametrize(("job", "part"), COPIED)
 def test_a_copied_run_folder_gives_one_result_for_one_charge(
-    job: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: str, part: str, book: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed at the charge, before its folder knows the records: two results under one key differ without noise."""
-    monkeypatch.chdir(tmp_path)
-    book = Ledger.create(LEDGER)
-    book.add_dataset("own", epsilon=2, delta=2.5e-4)
-    book.add_dataset("persons", epsilon=2, delta=2.5e-4, unit="person")
     run, charges = JOBS[job]
     kept, note = Path(".OUT.run"), Run.note
 
@@ -258,7 +255,7 @@ def result() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("job", ["release", "training", "training of a count"])
 def test_a_kill_while_the_records_are_bound_eats_no_budget(
-    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: str, book: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused records in between do not take the key from what the ledger knows."""
     run, charges = JOBS[job]
@@ -268,15 +265,11 @@ def test_a_kill_while_the_records_are_bound_eats_no_budget(
         bind(self, *given)
         raise Killed
 
-    monkeypatch.chdir(tmp_path)
-    Ledger.create(LEDGER).add_dataset("own", epsilon=2, delta=2.5e-4)
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "bind", after)
         with pytest.raises(Killed):
             run()
-    bad = X.copy()
-    bad[3, 2] = np.nan
-    for data in ((X[1:], Y[1:]), (bad, Y)):
+    for data in ((X[1:], Y[1:]), (BAD, Y)):
         with pytest.raises(InvalidInput):
             run(data, resume=True)
     run(resume=True)

@@ -32,25 +32,19 @@ def pictures(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_extractors_own_size_is_the_default(pictures: Path) -> None:
-    for extractor in (EfficientNet(size=64), Projected(EfficientNet(size=64), 9)):
-        source = open_for(extractor, pictures, "train", 2, Columns())
-        assert source.schema.input_shape == (64, 64, 3)
-        assert source.read().x.shape == (2, 64, 64, 3)
-
-
-def test_what_is_declared_goes_first(pictures: Path) -> None:
+def test_what_is_declared_goes_before_the_extractors_own_size(pictures: Path) -> None:
     encoder = EfficientNet(size=64)
-    for columns, shape in [
-        (Columns(image_size=32), (32, 32, 3)),
-        (Columns(colour="grey"), (64, 64)),
-        (Columns(image_size=32, colour="grey"), (32, 32)),
+    for extractor, given, shape in [
+        (encoder, (Columns(),), (64, 64, 3)),
+        (Projected(encoder, 9), (Columns(),), (64, 64, 3)),
+        (encoder, (Columns(image_size=32),), (32, 32, 3)),
+        (encoder, (Columns(colour="grey"),), (64, 64)),
+        (encoder, (Columns(image_size=32, colour="grey"),), (32, 32)),
+        # As a model's or another dataset's inputs.
+        (encoder, (Columns(), (16, 16)), (16, 16)),
     ]:
-        assert open_for(encoder, pictures, "train", 2, columns).schema.input_shape == shape
-    # As a model's or another dataset's inputs.
-    assert open_for(encoder, pictures, "train", 2, Columns(), (16, 16)).schema.input_shape == (16, 16)
-
-
-def test_an_extractor_without_a_size_needs_a_declaration(pictures: Path) -> None:
+        source = open_for(extractor, pictures, "train", 2, *given)
+        assert source.schema.input_shape == shape
+        assert source.read().x.shape == (2, *shape)
     with refuses("images"):
         open_for(Pixels(), pictures, "train", 2, Columns())

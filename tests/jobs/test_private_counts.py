@@ -43,6 +43,8 @@ ASKED: dict[str, Any] = {
     "features": "identity",
     "private_count": True,
 }
+# 3,000 persons, of whom each fifth has 8 records.
+WHOSE = np.repeat(np.arange(3000), np.where(np.arange(3000) % 5, 1, 8))
 JOBS: dict[str, Any] = {
     "release": lambda data=(X, Y), **more: pm.release(data, **{**ASKED, "design": Moments(), **more}),
     "training": lambda data=(X, Y), **more: pm.train(data, **{**ASKED, "epochs": 1, **more}),
@@ -99,10 +101,9 @@ def test_what_does_not_go_with_a_trainings_count_costs_nothing(
     assert ledger.budget("own").reservations == 0
 
 
-def test_several_processes_ask_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = TrainingJob((X, Y), epsilon=EPSILON, delta=DELTA, classes=2, features="identity", private_count=True)
+def test_several_processes_ask_no_count() -> None:
     with refuses("private_count"):
-        job.plan(World(0, 2))
+        TrainingJob((X, Y), **ASKED).plan(World(0, 2))
 
 
 def killed(job: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
@@ -155,11 +156,10 @@ def test_records_that_are_dealt_to_persons_in_another_way_are_refused(
     assert made.certificate["plan"]["per_person"] == 1
 
 
-def test_a_delta_is_compared_with_the_most_persons_that_there_can_be(tmp_path: Path) -> None:
-    """3,000 persons of whom each fifth has 8 records weigh far less together; 1 / what they weigh is no bound."""
-    whose = np.repeat(np.arange(3000), np.where(np.arange(3000) % 5, 1, 8))
-    x, y = np.zeros((len(whose), 2), np.float32), np.arange(len(whose)) % 2
-    more = {"person": whose, "person_quantile": 0.9, "epsilon": 20.0, "delta": 6e-4}
+def test_a_delta_is_compared_with_the_most_persons_that_there_can_be() -> None:
+    """The persons weigh far less together; 1 / what they weigh is no bound."""
+    x, y = np.zeros((len(WHOSE), 2), np.float32), np.arange(len(WHOSE)) % 2
+    more = {"person": WHOSE, "person_quantile": 0.9, "epsilon": 20.0, "delta": 6e-4}
     with pytest.warns(UserWarning, match="delta 0.0006 is not below 1/persons"):
         release = pm.release((x, y), **{**ASKED, "design": Moments(), **more})
     plan = release.certificate["plan"]
@@ -185,26 +185,36 @@ def test_rows_that_do_not_weigh_persons_take_no_k(more: dict[str, Any], tmp_path
         assert weighs(kind, 8, None)
 
 
-@pytest.mark.parametrize("design", [Moments(), "auto"], ids=["given", "chosen"])
-def test_rows_that_no_table_gives_are_refused_before_the_count_is_paid_for(design: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        # Rows that no table gives.
+        ({"with_rows": 5}, "with_rows"),
+        ({"with_rows": 5, "design": "auto"}, "with_rows"),
+        ({"person": np.arange(RECORDS), "per_person": 10**30}, "per_person"),
+    ],
+    ids=["rows", "rows of a choice", "no K"],
+)
+def test_what_a_release_can_not_have_is_refused_before_the_count_is_paid_for(
+    more: dict[str, Any], field: str, tmp_path: Path
+) -> None:
     ledger, url = book(tmp_path)
-    with refuses("with_rows"):
-        JOBS["release"](design=design, with_rows=5, out=tmp_path / "OUT", ledger=url, dataset="own")
+    with refuses(field):
+        JOBS["release"](out=tmp_path / "OUT", ledger=url, dataset="own", **more)
     assert ledger.budget("own").reservations == 0
 
 
 def test_rows_of_means_are_as_full_as_their_plan_says() -> None:
     """Whatever K is: one's weight is K times less often met, and the labels of a row sum to one in expectation."""
-    whose = np.repeat(np.arange(3000), np.where(np.arange(3000) % 5, 1, 8))
-    x, y = np.full((len(whose), 2), 0.5, np.float32), np.arange(len(whose)) % 2
-    more = {"person": whose, "person_quantile": 0.9, "epsilon": 500.0, "rows": 400}
+    x, y = np.full((len(WHOSE), 2), 0.5, np.float32), np.arange(len(WHOSE)) % 2
+    more = {"person": WHOSE, "person_quantile": 0.9, "epsilon": 500.0, "rows": 400}
     release = pm.release((x, y), **{**ASKED, "design": Poisson(16, person_mean=True), "centre": "none", **more})
     assert release.certificate["plan"]["per_person"] == 8
     # 400 rows of about 16: within seven standard errors.
     assert abs(release.y.sum(axis=1).mean() - 1) < 7 / (4 * 20)
 
 
-def test_the_planner_tries_what_weighs_persons(tmp_path: Path) -> None:
+def test_the_planner_tries_what_weighs_persons() -> None:
     """The K that is estimated is above 1 here, and the choice is of designs that use it."""
     whose = np.repeat(np.arange(1500), 2)
     x, y = np.tile(X, (2, 1))[:3000], np.tile(Y, 2)[:3000]
@@ -216,18 +226,9 @@ def test_the_planner_tries_what_weighs_persons(tmp_path: Path) -> None:
 
 
 def test_a_number_of_records_that_nothing_estimates_is_no_estimate() -> None:
-    config = ReleaseConfig(
-        900, 3, ("a", "b"), Moments(), per_person=7, records_noise_multiplier=9.0, person_quantile=0.9
-    )
+    given = {"per_person": 7, "records_noise_multiplier": 9.0, "person_quantile": 0.9}
     with refuses("per_person"):
-        config.with_noise(1.0)
-
-
-def test_a_k_that_is_no_number_of_records_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
-    ledger, url = book(tmp_path)
-    with refuses("per_person"):
-        JOBS["release"](person=np.arange(RECORDS), per_person=10**30, ledger=url, dataset="own")
-    assert ledger.budget("own").reservations == 0
+        ReleaseConfig(900, 3, ("a", "b"), Moments(), **given).with_noise(1.0)
 
 
 def test_a_model_is_not_passed_off_as_cheaper_than_its_budget(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from privmix.jobs.private_tables import write_table
 
@@ -39,10 +38,8 @@ def test_no_text_of_a_csv_is_a_formula_and_all_come_back(tmp_path: Path) -> None
     assert undone == ["=n", "-text", *(cell or "" for cell in CELLS)]
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
-def test_other_files_hold_texts_as_they_are(suffix: str, tmp_path: Path) -> None:
-    write_table(Table(), tmp_path / f"t{suffix}")
-    if suffix == ".parquet":
-        assert pa.parquet.read_table(tmp_path / "t.parquet").equals(Table.arrow)
-    else:
-        assert "\"'=1" not in (tmp_path / "t.jsonl").read_text()
+def test_other_files_hold_texts_as_they_are(tmp_path: Path) -> None:
+    for suffix in ("parquet", "jsonl"):
+        write_table(Table(), tmp_path / f"t.{suffix}")
+    assert pa.parquet.read_table(tmp_path / "t.parquet").equals(Table.arrow)
+    assert "\"'=1" not in (tmp_path / "t.jsonl").read_text()

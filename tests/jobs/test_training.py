@@ -44,15 +44,6 @@ def test_a_model_in_memory_takes_raw_inputs_and_is_saved() -> None:
         model.save("SAVED")
 
 
-def test_public_records_in_memory_that_are_private_ones_end_the_run() -> None:
-    """Their place tells nothing; once they are paid for, the records do."""
-    open_ledger()
-    x, y = digits(0, RECORDS)
-    with refuses("public"):
-        pm.train("own", **OWN, **PAID, scenario="warm", warm_up="sam:epochs=1", public=(x, y))
-    assert (charges(), charges("commit")) == (["training"], [])
-
-
 def test_a_file_of_one_split_is_the_private_data_by_any_split(tmp_path: Path) -> None:
     # What epsilon 0 rests on: no record is compared there.
     x, y = np.zeros((4, 2)), np.arange(4) % 2
