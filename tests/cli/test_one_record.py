@@ -16,11 +16,10 @@ from PIL import Image
 
 from privmix.data import Source
 from privmix.ledger.ledger import Ledger
-from tests.cli.datasets import CLASSES
 from tests.cli.helpers import privmix, refused
 from tests.data.helpers import png
 
-COUNT = 40
+COUNT, CLASSES = 40, ["well", "ill"]
 BUDGET = ["--epsilon", "30", "--delta", "1e-3", "--records", str(COUNT), "--classes", "well,ill"]
 RELEASE = ["release", "--design", "moments", "--rows", "20", *BUDGET]
 TRAIN = ["train", "--epochs", "1", *BUDGET]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,13 @@ def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> N
     assert set(os.listdir(model)) == before
     described = json.loads(privmix("inspect", model, "--json").out)
     assert described["learner"] == "noise-aware-ridge"
+
+
+def test_names_that_a_terminal_would_take_for_markup_are_shown(digits: Path, released: Path) -> None:
+    shutil.copytree(released, "[bold] REL")
+    assert "'[b] M'" in privmix("fit", "[bold] REL", "--out", "[b] M").passed().out
+    shown = privmix("evaluate", "[b] M", "--data", digits, "--figure", "[i] confusion.png")
+    assert "picture: [i] confusion.png" in shown.out
 
 
 def test_verify_and_inspect(released: Path) -> None:

@@ -1,4 +1,6 @@
-"""What a command writes goes into folders that it holds: no link is followed, no folder that is swapped is filled."""
+"""What a command writes goes into folders that it holds, out of reach of others: no link is followed, no folder that is
+swapped is filled.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,36 +25,56 @@ from tests.cli.training import save, that_write, write_own
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
+# What others may read: the data and what is published, once it has its name.
+OPEN = {"own", "public.npz", "REL", "STORED", "MODEL", "TRAINED", "AUTO", "POOL", "COPY", "COPIED"}
+
+
+def reachable(top: Path) -> Iterator[str]:
+    """What another user can enter, read or write below ``top``, by the modes on the whole way."""
+    for entry in os.scandir(top) if top.is_dir() else ():
+        with suppress(FileNotFoundError):
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if mode & 0o077:
+                yield entry.path
+            if mode & 0o011 and entry.is_dir(follow_symlinks=False):
+                yield from reachable(Path(entry.path))
+
+
 class Watch:
-    """Hears of every file that the interpreter opens for writing, or renames, below some folder."""
+    """Hears of all that the interpreter opens for writing, makes or renames in the folders ``work`` and ``tmp``."""
 
     def __init__(self) -> None:
         self.top: Path | None = None
         self.followed: list[str] = []
+        self.reached: set[str] = set()
         self.heard = 0
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.top is None or event not in ("open", "os.rename"):
+        if self.top is None or event not in ("open", "os.mkdir", "os.rename", "os.chmod", "os.remove", "os.rmdir"):
             return
         top, self.top = self.top, None
         try:
-            if event == "open":
-                self._opened(*arguments, top)
-            elif arguments[2] == -1 and os.path.isfile(arguments[0]) and self._below(arguments[0], top):
-                self.followed.append(f"rename {arguments[0]}")
+            if event == "open" and not self._written(*arguments, top):
+                return
+            if event == "os.rename" and arguments[2] == -1 and os.path.isfile(arguments[0]):
+                self.followed += [f"rename {arguments[0]}"] * self._below(arguments[0], top)
+            self.heard += 1
+            for folder in (top / "work", top / "tmp"):
+                self.reached |= {os.path.relpath(path, folder) for path in reachable(folder)}
         finally:
             self.top = top
 
-    def _opened(self, path: Any, mode: Any, flags: Any, top: Path) -> None:
+    def _written(self, path: Any, mode: Any, flags: Any, top: Path) -> bool:
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int) or not flags & WRITES:
-            return
+            return False
         name = os.fsdecode(path)
         # Names that are opened relative to a descriptor are bare.
-        if "/" not in name or self._below(name, top):
-            self.heard += 1
-            if not flags & os.O_NOFOLLOW:
-                self.followed.append(name)
+        if "/" in name and not self._below(name, top):
+            return False
+        if not flags & os.O_NOFOLLOW:
+            self.followed.append(name)
+        return True
 
     @staticmethod
     def _below(name: str, top: Path) -> bool:
@@ -63,19 +86,23 @@ WATCH = Watch()
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
-    (tmp_path / "tmp").mkdir()
+    """A folder and a temporary folder that all can enter, under the usual mask."""
+    old = os.umask(0o022)
+    for name in ("work", "tmp"):
+        (tmp_path / name).mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path / "work")
     write_own(Path())
     save(Path("public.npz"), 1000, 1080)
-    WATCH.top, WATCH.followed, WATCH.heard = tmp_path, [], 0
+    WATCH.top, WATCH.followed, WATCH.reached, WATCH.heard = tmp_path, [], set(), 0
     try:
         yield WATCH
     finally:
         WATCH.top = None
+        os.umask(old)
 
 
-def test_no_command_writes_through_a_link(watched: Watch) -> None:
+def test_no_command_writes_through_a_link_or_within_reach_of_others(watched: Watch) -> None:
     pytest.importorskip("diffusers")
     pytest.importorskip("torchmetrics")
     data = ["--data", "own", "--classes", "10", "--features", "pixels", "--epsilon", "20", "--delta", "1e-4"]
@@ -92,12 +119,26 @@ def test_no_command_writes_through_a_link(watched: Watch) -> None:
     pm.load("REL").save("COPY")
     pm.load("TRAINED").save("COPIED")
     assert watched.followed == []
+    private = {"STORE", "STORE2", "RUN", "AUDIT", "WORK", "owner.html", "confusion.png", "predictions.csv"}
+    assert set(os.listdir()) == private | OPEN
+    strangers = {path for path in watched.reached if Path(path).parts[0] not in OPEN}
+    # torch makes this folder when it is imported; generated code would go there, and nothing does.
+    assert all(path.startswith("torchinductor_") and "/" not in path for path in strangers), strangers
+    # The watch sees what it should: what is published can be reached.
+    assert {"REL", "REL/certificate.json", "MODEL", "TRAINED", "STORED"} <= watched.reached
 
 
-def test_the_watch_hears_what_follows_links(watched: Watch) -> None:
+def test_the_watch_hears_what_follows_links_and_sees_a_moment(watched: Watch) -> None:
     Path("file").write_bytes(b"")
     os.rename("file", "other")
     assert watched.followed == ["file", "rename file"]
+    Path("closed").mkdir(mode=0o700)
+    Path("closed/inside").touch()
+    Path("slip").touch()
+    Path("slip").unlink()
+    Path("late").touch(mode=0o600)
+    data = {"own", "own/train.npz", "own/test.npz", "public.npz"}
+    assert watched.reached - data == {"file", "other", "slip"}
 
 
 # Somebody else may write the folder above.

@@ -177,6 +177,8 @@ def test_nothing_that_is_not_declared_is_published(tmp_path: Path, name: str) ->
     content = texts_of(tmp_path / "REL")
     assert b"yes" in content
     assert SECRET.encode() not in content
+    # Where private data lie is the owner's business.
+    assert bytes(tmp_path) not in content
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *(f"{name}, undeclared" for name in UNDECLARED)])

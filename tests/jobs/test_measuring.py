@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import privmix as pm
 from privmix.data import Source
-from privmix.errors import StorageError
+from privmix.errors import REFUTED, StorageError
 from privmix.jobs.audit import Claim
 from privmix.planning import ReleaseConfig
 from privmix.reports.records import public_records, read_records
 from privmix.research.collapse.verb import measure_collapse
 from privmix.research.inversion.verb import invert
-from tests.cli.helpers import privmix
+from tests.cli.helpers import privmix, refused
 from tests.cli.training import LEDGER
 from tests.jobs.helpers import write_targets
 from tests.refusals import refuses
@@ -115,11 +117,6 @@ def test_no_figure_is_made_that_can_not_be_kept(monkeypatch: pytest.MonkeyPatch)
         pm.evaluate("FIT", "own", group_by=range(records))
 
 
-def test_a_release_is_no_model_and_is_told_what_makes_one() -> None:
-    with refuses("model"):
-        pm.evaluate("REL", "own")
-
-
 def test_records_stay_out_of_what_is_handed_on() -> None:
     found = pm.audit("MODEL", runs=200, confidence=0.9)
     for place in ("REL", "MODEL", "REL/data"):
@@ -162,7 +159,41 @@ def test_canaries_refused_cost_nothing_and_read_nothing(wrong: dict[str, Any], m
         pm.audit(given.pop("target"), "canaries", **given)
 
 
+def test_figures_of_canaries_are_private_unless_the_data_are_public(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ["audit", "MODEL", "--data=own", "--canaries=60"]
+    told = privmix(*line, "--json", "--record=CANARIES")
+    # At confidence 0.95 a true claim may be refuted, now and then.
+    assert told.code in (0, REFUTED), told.err
+    content = json.loads(told.out)
+    assert (content["canaries"], content["claimed_epsilon"]) == (60, pytest.approx(8, abs=0.01))
+    assert "only the owner may see them" in told.err
+    assert "No ledger was charged" in told.err
+    (record,) = read_records(Path("CANARIES"))
+    assert (record.kind, record.subject["kind"], record.content) == ("canary-audit", "model", content)
+    assert not public_records([record])
+    # Nothing of the run itself is kept.
+    (file,) = (path for path in Path("CANARIES").rglob("*") if path.is_file())
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    told = privmix(*line, "--public-data", "--record=PUBLIC")
+    assert (told.code in (0, REFUTED), "the owner" in told.err) == (True, False)
+    assert len(public_records(read_records(Path("PUBLIC")))) == 1
+    monkeypatch.setattr("privmix.jobs.audit.AuditResult.violated", True)
+    told = privmix(*line)
+    assert (told.code, "refuted" in told.out) == (REFUTED, True)
+
+
+def test_canaries_among_other_data_are_refused() -> None:
+    np.savez("fewer.npz", x=np.zeros((50, 8, 8), np.uint8), y=np.arange(50) % 10)
+    np.savez("wider.npz", x=np.zeros((300, 8, 9), np.uint8), y=np.arange(300) % 10)
+    told = privmix("audit", "MODEL", "--data=fewer.npz", "--canaries=60")
+    refused(told, "the 300 records of the target: give its data and split")
+    assert "50" not in told.err
+    refused(privmix("audit", "MODEL", "--data=wider.npz", "--canaries=60"), "inputs of shape (8, 8)")
+
+
 def test_options_of_other_audits_are_refused() -> None:
+    with refuses("model"):
+        pm.evaluate("REL", "own")
     word = {"data": "own", "canaries": "60:guesses=20", "guesses": 20}
     for options in ({"kind": "noise", "runs": 9}, {"canaries": 60}, {"kind": "colours"}, {"epsilon": 1.0}, word):
         with pytest.raises(pm.InvalidInput):
