@@ -60,10 +60,8 @@ def test_what_is_typed_goes_before_the_file(tmp_path: Path) -> None:
     words = ["account", "--config", str(file), "--json"]
     found, other = (json.loads(privmix(*words, *more).out) for more in ([], ["--noise-multiplier", "4"]))
     assert (found["noise_multiplier"], other["noise_multiplier"]) == (2, 4)
-    typed_out = privmix(
-        "account", "--records=5000", "--design=poisson:mixup_degree=64", "--noise-multiplier=2", "--json"
-    )
-    assert json.loads(typed_out.out) == found
+    line = "account --records=5000 --design=poisson:mixup_degree=64 --noise-multiplier=2 --json"
+    assert privmix(*line.split()).json() == found
 
 
 def test_nothing_is_run_or_read_where_the_file_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +107,4 @@ def test_lists_are_toml_s(tmp_path: Path) -> None:
     assert tomllib.loads(privmix(*words).out)["classes"] == "cat,dog"
     file.write_text('classes = ["cat, dog", "cow"]\n')
     assert privmix(*words).code == 2
-
-
-def test_a_file_that_is_not_there() -> None:
     assert privmix("account", "--config", "nowhere.toml").code == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from privmix.planning.choice import counted_error
 from tests.cli.helpers import Outcome, privmix, refused
+from tests.cli.training import certificate
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys", "own_folder")
@@ -45,11 +45,10 @@ def save(path: Path, count: int, seed: int, **shape: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    outcome = plan("--json").passed()
+def small() -> dict[str, Any]:
+    outcome = plan("--json")
     assert outcome.err == ""
-    content: dict[str, Any] = json.loads(outcome.out)
-    return content
+    return outcome.json()
 
 
 def test_json_holds_what_a_program_wants(small: dict[str, Any]) -> None:
@@ -79,19 +78,12 @@ def test_a_proxy_must_fit(tmp_path: Path) -> None:
     refused(plan(assume=f"proxy={proxy}"), "--dim", "--assume proxy")
     refused(plan(dim=None, assume=f"proxy={proxy},spectrum_decay=1"), "--assume proxy")
     refused(plan(dim=None, assume=f"proxy={proxy}"), "label")
-    found = json.loads(plan("--json", dim=None, assume=f'proxy="{save(tmp_path / "fits.npz", 200, 1, dim=4)}"').out)
+    fits, wide = save(tmp_path / "fits.npz", 200, 1, dim=4), save(tmp_path / "wide.npz", 100, 1, dim=7)
+    found = plan("--json", dim=None, assume=f'proxy="{fits}"').json()
     assert found["model"] == "200 records that the owner declared public"
-
-
-# Releases by the planner's choice, and second moments.
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("own")
-    save(folder / "train.npz", 300, 0)
-    save(folder / "test.npz", 200, 2)
-    return folder
+    outcome = release(fits, tmp_path / "REL", design="auto", assume=f"proxy={wide}")
+    refused(outcome, "--assume proxy", "7 features", "4")
+    assert not list(tmp_path.glob("*REL*"))
 
 
 def release(data: Path, out: Path, *more: str, **changes: str | None) -> Outcome:
@@ -99,32 +91,21 @@ def release(data: Path, out: Path, *more: str, **changes: str | None) -> Outcome
     return privmix(*flags("release", given, out=str(out), **changes), *more)
 
 
-def test_auto_chooses_and_says_why(data: Path, tmp_path: Path) -> None:
+def test_auto_chooses_and_says_why(tmp_path: Path) -> None:
     out = tmp_path / "REL"
-    proxy = save(tmp_path / "public.npz", 150, 1)
-    own = save(tmp_path / "few.npz", 60, 3)
+    proxy, own = save(tmp_path / "public.npz", 150, 1), save(tmp_path / "few.npz", 60, 3)
     outcome = release(own, out, design="auto", assume=f"proxy={proxy}", epsilon="20", seed="0").passed()
-    certificate = json.loads((out / "certificate.json").read_text())
-    choice = certificate["choice"]
+    found = certificate(out)
+    choice = found["choice"]
     assert choice["model"] == "150 records that the owner declared public"
     shown = privmix("inspect", out, "--full")
-    for text in choice["reasons"]:
-        assert text in (out / "README.md").read_text()
-        assert text in shown.out
+    assert all(text in (out / "README.md").read_text() and text in shown.out for text in choice["reasons"])
     assert choice["reasons"][0] in outcome.out
-    listed = {item["file"]: item["sha256"] for item in certificate["files"]}
-    assert listed["predictions.svg"] == hashlib.sha256((out / "predictions.svg").read_bytes()).hexdigest()
-    chosen = choice["settings"][choice["chosen"]]["design"]
-    assert certificate["plan"]["design"] == chosen
-    verified = privmix("verify", out, "--json").passed()
-    assert json.loads(verified.out)["epsilon"] <= 20
+    picture = (out / "predictions.svg").read_bytes()
+    listed = {item["file"]: item["sha256"] for item in found["files"]}
+    assert listed["predictions.svg"] == hashlib.sha256(picture).hexdigest()
+    assert found["plan"]["design"] == choice["settings"][choice["chosen"]]["design"]
+    assert privmix("verify", out, "--json").json()["epsilon"] <= 20
     # The picture is part of what was hashed.
-    (out / "predictions.svg").write_bytes((out / "predictions.svg").read_bytes() + b" ")
+    (out / "predictions.svg").write_bytes(picture + b" ")
     assert privmix("verify", out).code == 2
-
-
-def test_auto_with_a_proxy_of_other_features(data: Path, tmp_path: Path) -> None:
-    proxy = save(tmp_path / "public.npz", 100, 1, dim=7)
-    outcome = release(data, tmp_path / "REL", design="auto", assume=f"proxy={proxy}")
-    refused(outcome, "--assume proxy", "7 features", "6")
-    assert [path.name for path in tmp_path.iterdir()] == ["public.npz"]

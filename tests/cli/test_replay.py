@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.cli.helpers import Outcome, privmix
+from tests.cli.training import certificate
 
 UNTIL = "2099-01-01"
 
@@ -37,41 +37,31 @@ def release(out: str, *more: str) -> Outcome:
 
 
 def test_equal_or_where_not(place: Path) -> None:
-    done = privmix("replay", "REL", "--data=own.npz", "--key=aud.pem")
-    assert (done.code, done.out.startswith("PASS: the records are those")) == (0, True), done.err
-    told = json.loads(privmix("replay", "REL", "--data=own.npz", "--key=aud.pem", "--json").out)
-    assert told["equal"] is True
-    other = privmix("replay", "REL", "--data=other.npz", "--key=aud.pem")
+    line = ("replay", "REL", "--key=aud.pem")
+    assert privmix(*line, "--data=own.npz").passed().out.startswith("PASS: the records are those")
+    assert privmix(*line, "--data=own.npz", "--json").json()["equal"] is True
+    other = privmix(*line, "--data=other.npz")
     assert other.code == 4, "as where an audit refutes"
     assert other.out.startswith("FAIL: ")
     assert "the records are not those" in other.out
 
 
 def test_everything_says_whether_a_key_exists_whose_and_until_when(place: Path) -> None:
-    key_id = json.loads(Path("REL/certificate.json").read_text())["replay"]["auditors"][0][:16]
-    pages = {
-        "verify": privmix("verify", "REL").out,
-        "inspect": privmix("inspect", "REL").out,
-        "card": Path("REL/README.md").read_text(),
-        "certificate": Path("REL/certificate.json").read_text(),
-    }
-    assert privmix("report", "REL", "--out", "page.html").code == 0
-    pages["report"] = Path("page.html").read_text()
-    for name, text in pages.items():
-        assert key_id in text, name
-        assert UNTIL in text, name
+    key_id = certificate("REL")["replay"]["auditors"][0][:16]
+    privmix("report", "REL", "--out", "page.html").passed()
+    pages = [privmix(verb, "REL").out for verb in ("verify", "inspect")]
+    pages += [Path(name).read_text() for name in ("REL/README.md", "REL/certificate.json", "page.html")]
+    assert all(key_id in text and UNTIL in text for text in pages)
     warned = privmix("verify", "REL").err
     assert f"sealed for the auditor whose key is {key_id}, to be destroyed by the end of {UNTIL}" in warned
-    told = json.loads(privmix("verify", "REL", "--json").out)
+    told = privmix("verify", "REL", "--json").json()
     assert told["sealed_key"]["until"] == UNTIL
     assert "what the auditor whose key is" in " ".join(told["unchecked"])
     # Of a release whose key was destroyed none of this is said.
-    given = ["--data=own.npz", "--classes=2", "--features=identity", "--design=moments", "--rows=40", "--epsilon=4"]
-    assert privmix("release", *given, "--delta=1e-4", "--clip-norm=3", "--out=PLAIN").code == 0
-    for verb in ("verify", "inspect"):
-        assert "sealed" not in privmix(verb, "PLAIN").out
-    assert "sealed_key" not in json.loads(privmix("verify", "PLAIN", "--json").out)
-    assert "sealed" not in Path("PLAIN/README.md").read_text()
+    release("PLAIN").passed()
+    pages = [privmix(verb, "PLAIN").out for verb in ("verify", "inspect")]
+    assert not any("sealed" in text for text in (*pages, Path("PLAIN/README.md").read_text()))
+    assert "sealed_key" not in privmix("verify", "PLAIN", "--json").json()
 
 
 def test_a_day_that_is_past_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

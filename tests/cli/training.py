@@ -107,18 +107,15 @@ def open_ledger(epsilon: float = 20, dataset: str = "own") -> None:
 
 
 def history(dataset: str = "own") -> list[dict[str, Any]]:
-    shown = privmix("ledger", "history", "--ledger", LEDGER, "--dataset", dataset, "--json").passed()
-    found: list[dict[str, Any]] = json.loads(shown.out)
-    return found
+    return privmix("ledger", "history", "--ledger", LEDGER, "--dataset", dataset, "--json").json()
 
 
 def charges(kind: str = "reserve") -> list[str]:
     return [str(entry.get("purpose", entry.get("result"))) for entry in history() if entry["kind"] == kind]
 
 
-def certificate(folder: str = "MODEL") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(folder, "certificate.json").read_text())
-    return found
+def certificate(folder: Path | str = "MODEL") -> dict[str, Any]:
+    return json.loads(Path(folder, "certificate.json").read_text())
 
 
 def weights(folder: str = "MODEL") -> bytes:
