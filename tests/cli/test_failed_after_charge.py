@@ -27,24 +27,27 @@ def write(*, spoilt: bool = False) -> None:
     Path("own.csv").write_text("a,b,label\n" + "\n".join(lines) + "\n")
 
 
+LINE = ["--data=own.csv", "--classes=yes,no", "--features=identity", "--epsilon=2", "--delta=1e-5"]
+
+
+@pytest.mark.usefixtures("own_folder")
 @pytest.mark.parametrize(
     ("verb", "out", "more"), [("release", "REL", "--design=poisson:mixup_degree=8"), ("train", "MODEL", "--epochs=1")]
 )
-def test_a_misspelt_label_is_mended_and_paid_for_once(
-    verb: str, out: str, more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_misspelt_label_is_mended_and_paid_for_once(verb: str, out: str, more: str) -> None:
     write(spoilt=True)
     open_ledger(3)
-    line = [verb, "--data=own.csv", "--classes=yes,no", "--features=identity", "--epsilon=2", "--delta=1e-5"]
-    line += [f"--out={out}", more, f"--ledger={LEDGER}", "--dataset=own"]
+    line = [verb, *LINE, f"--out={out}", more, f"--ledger={LEDGER}", "--dataset=own"]
     outcome = privmix(*line)
     assert outcome.code == 2
-    assert "a private value (hidden)" in outcome.err
-    assert "epsilon 2 at delta 1e-05 was charged to dataset 'own' and stays charged: epsilon " in outcome.err
-    assert "of 3 is spent" in outcome.err
-    assert "No noise was drawn and nothing was published." in outcome.err
-    assert f"continue: privmix {verb} --data=own.csv" in outcome.err.replace("\n", " ")
+    for words in (
+        "a private value (hidden)",
+        "epsilon 2 at delta 1e-05 was charged to dataset 'own' and stays charged: epsilon ",
+        "of 3 is spent",
+        "No noise was drawn and nothing was published.",
+        f"continue: privmix {verb} --data=own.csv",
+    ):
+        assert words in outcome.err.replace("\n", " ")
     assert "--resume" in outcome.err.splitlines()[-1]
     assert not any(secret in outcome.err for secret in ("yess", "137", "138", "0.123"))
     write()
@@ -52,14 +55,14 @@ def test_a_misspelt_label_is_mended_and_paid_for_once(
     assert set(os.listdir()) == {"own.csv", "ledger.db", out}
 
 
-def test_what_its_user_stops_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("own_folder")
+def test_what_its_user_stops_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     write()
     monkeypatch.setattr(ReleaseJob, "read", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    line = ["release", "--data=own.csv", "--classes=yes,no", "--features=identity", "--epsilon=2", "--delta=1e-5"]
-    outcome = privmix(*line, "--out=REL", "--design=moments")
+    line = ["release", *LINE, "--out=REL", "--design=moments"]
+    outcome = privmix(*line)
     assert (outcome.code, outcome.err.endswith("stopped\n")) == (130, True)
-    again = privmix(*line, "--out=REL", "--design=moments")
+    again = privmix(*line)
     assert (again.code, "--resume" in again.err, "--overwrite" in again.err) == (2, True, True)
     assert set(os.listdir()) == {"own.csv", ".REL.run"}
 

@@ -15,21 +15,17 @@ from tests.jobs.persons_data import PERSONS, SECRET, frame, given
 # Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
-BUDGET = ["--epsilon", "30", "--delta", "1e-3", "--records", str(PERSONS), "--classes", "well,ill"]
-
 
 def said(kind: str, folder: Path, data: Any = None) -> list[str]:
     place, words = given(kind, folder, frame() if data is None else data)
-    columns = ["--columns", ",".join(words["columns"])] if "columns" in words else []
-    return ["--data", place, "--person", words["person"], *columns]
+    return ["--data", place, "--person", words["person"]]
 
 
 def test_a_specification_leaves_the_column_out(tmp_path: Path) -> None:
-    data = said("csv", tmp_path)
-    line = ["spec", data[1], "--out", str(tmp_path / "spec.json"), "--number", "a=-2:3", "--number", "b=-2:3"]
-    line += ["--ignore", "c", "--person"]
+    data, spec = said("csv", tmp_path), tmp_path / "spec.json"
+    line = ["spec", data[1], "--out", spec, "--number", "a=-2:3", "--number", "b=-2:3", "--ignore", "c", "--person"]
     privmix(*line, "who").passed()
-    assert list(json.loads((tmp_path / "spec.json").read_text())) == ["a", "b", "c"]
+    assert list(json.loads(spec.read_text())) == ["a", "b", "c"]
     refused(privmix(*line, "whose", "--overwrite"), "--person")
 
 
@@ -65,9 +61,9 @@ def numbers(folder: Path, persons: int, each: int) -> tuple[list[str], np.ndarra
 
 
 def trained(data: list[str], public: Path, out: Path, persons: int) -> Outcome:
-    flags = ["--scenario", "extended", "--public-method", "multiplicity:batch_size=16"]
+    flags = ["--scenario", "extended", "--public-method", "multiplicity:batch_size=16", "--features", "identity"]
     budget = ["--epsilon", "30", "--delta", "1e-3", "--records", str(persons), "--batch-size", "10", "--epochs", "1"]
-    return privmix("train", "--features", "identity", *flags, "--public", public, *data, *budget, "--out", out)
+    return privmix("train", *flags, "--public", public, *data, *budget, "--out", out)
 
 
 def test_records_of_one_person_decide_no_publication(tmp_path: Path) -> None:

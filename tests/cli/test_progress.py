@@ -14,6 +14,7 @@ from privmix.cli import console
 from tests.cli.helpers import privmix
 
 COUNT = 8731
+GIVEN = ["--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-6"]
 
 
 @pytest.fixture
@@ -31,38 +32,32 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("records", [None, 9000])
+@pytest.mark.parametrize("records", [[], ["--records=9000"]], ids=["public", "declared"])
 def test_canary_audits_show_it_only_where_it_is_public(
-    records: int | None, data: Path, terminal: io.StringIO, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    records: list[str], data: Path, terminal: io.StringIO, tmp_path: Path
 ) -> None:
-    out, given = tmp_path / "OUT", [f"--data={data}"]
-    declared = [] if records is None else [f"--records={records}"]
-    privmix(
-        "train", *given, "--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-6", "--epochs=1",
-        f"--out={out}", *declared,
-    ).passed()  # fmt: skip
+    privmix("train", f"--data={data}", *GIVEN, "--epochs=1", f"--out={tmp_path / 'OUT'}", *records).passed()
     terminal.truncate(0)
-    assert privmix("audit", out, *given, "--canaries=8").code == 0
+    privmix("audit", tmp_path / "OUT", f"--data={data}", "--canaries=8").passed()
     assert "features (identity)" in terminal.getvalue()
-    assert (str(COUNT) in terminal.getvalue()) is (records is None)
+    assert (str(COUNT) in terminal.getvalue()) is not bool(records)
 
 
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        (["release", "--design=poisson:mixup_degree=8", "--rows=2000"], True),
-        (["release", "--design=poisson:mixup_degree=8", "--rows=2000", "--records=9000"], False),
-        (["release", "--design=poisson:mixup_degree=8", "--rows=2000", "--private-count"], False),
-        (["train", "--epochs=1"], True),
-        (["train", "--epochs=1", "--records=9000"], False),
+        ("release", True),
+        ("release --records=9000", False),
+        ("release --private-count", False),
+        ("train", True),
+        ("train --records=9000", False),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bars_show_the_record_count_only_where_it_is_public(
-    line: list[str], shown: bool, data: Path, terminal: io.StringIO, tmp_path: Path
+    line: str, shown: bool, data: Path, terminal: io.StringIO, tmp_path: Path
 ) -> None:
-    given = [f"--data={data}", "--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-6"]
-    outcome = privmix(*line, *given, f"--out={tmp_path / 'OUT'}").passed()
+    own = ["--epochs=1"] if "train" in line else ["--design=poisson:mixup_degree=8", "--rows=2000"]
+    outcome = privmix(*line.split(), *own, *GIVEN, f"--data={data}", f"--out={tmp_path / 'OUT'}").passed()
     assert shown or not re.search("8,?731", outcome.out)
     assert "features (identity)" in terminal.getvalue()
     assert (str(COUNT) in terminal.getvalue()) is shown
