@@ -32,8 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_names_and_probabilities_in_the_order_of_the_data(model: Path) -> None:
     x, y = records(1, 100)
-    loaded = pm.load(model)
-    found = pm.predict(model, x)
+    loaded, found = pm.load(model), pm.predict(model, x)
     assert (found.predicted == np.array(CLASSES)[y]).mean() > 0.95
     assert (loaded.predict(x) == found.predicted).all()
     assert np.array_equal(loaded.predict_proba(x), found.probabilities)
@@ -76,29 +75,27 @@ def test_nothing_is_replaced_or_published(model: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "q.csv").exists()
 
 
-def test_the_command_says_the_same(model: Path, tmp_path: Path) -> None:
+def test_the_command_says_the_same(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     x, y = records(4, 40)
     frame = pandas.DataFrame(x, columns=list("abcd"))
-    frame.to_csv(tmp_path / "new.csv", index=False)
-    frame.assign(state=y).to_csv(tmp_path / "known.csv", index=False)
-    out = tmp_path / "p.csv"
-    outcome = privmix("predict", model, "--data", tmp_path / "new.csv", "--out", out).passed()
+    frame.to_csv("new.csv", index=False)
+    frame.assign(state=y).to_csv("known.csv", index=False)
+    outcome = privmix("predict", model, "--data", "new.csv", "--out", "p.csv").passed()
     assert "40 records" in outcome.out
-    found = pandas.read_csv(out)["prediction"].str.removeprefix("'")
-    assert found.tolist() == pm.predict(model, x).predicted.tolist()
+    found = pandas.read_csv("p.csv")["prediction"]
+    assert found.str.removeprefix("'").tolist() == pm.predict(model, x).predicted.tolist()
     # The labels' column, where it is named, is none of the inputs.
-    known = ["--data", str(tmp_path / "known.csv"), "--out", str(tmp_path / "q.csv"), "--no-probabilities"]
-    assert privmix("predict", model, *known, "--label-column", "state").code == 0
-    assert list(pandas.read_csv(tmp_path / "q.csv").columns) == ["record", "prediction"]
-    assert (pandas.read_csv(tmp_path / "q.csv")["prediction"] == pandas.read_csv(out)["prediction"]).all()
+    known = ["--data", "known.csv", "--out", "q.csv", "--no-probabilities", "--label-column", "state"]
+    privmix("predict", model, *known).passed()
+    assert list(pandas.read_csv("q.csv").columns) == ["record", "prediction"]
+    assert (pandas.read_csv("q.csv")["prediction"] == found).all()
 
 
 def test_parts_are_found(model: Path, tmp_path: Path) -> None:
-    for name, count in (("train", 9), ("test", 5)):
-        (tmp_path / "parted").mkdir(exist_ok=True)
-        np.savez(tmp_path / "parted" / f"{name}.npz", x=records(5, count)[0])
-    (tmp_path / "plain").mkdir()
-    np.savez(tmp_path / "plain" / "new.npz", x=records(5, 7)[0])
+    for name, count in (("parted/train", 9), ("parted/test", 5), ("plain/new", 7)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        np.savez(tmp_path / f"{name}.npz", x=records(5, count)[0])
     assert len(pm.predict(model, tmp_path / "parted")) == 5
     assert len(pm.predict(model, tmp_path / "parted", split="train")) == 9
     assert len(pm.predict(model, tmp_path / "plain")) == 7
