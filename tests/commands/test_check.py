@@ -24,6 +24,8 @@ from tests.data.helpers import png
 
 SECRET = "Zq7Secret"
 CLASSES = ["yes", "no"]
+STATE: dict[str, Any] = {"features": "identity", "classes": CLASSES, "label": "state"}
+LINE = ["--features", "identity", "--classes", "yes,no", "--label-column", "state"]
 pytestmark = pytest.mark.usefixtures("own_folder")
 
 
@@ -38,36 +40,31 @@ def places(found: pm.DataCheck) -> set[tuple[int, str | None, bool]]:
     return {(one.record, one.column, one.refused) for one in found.misfits}
 
 
-def test_every_wrong_cell_is_found(tmp_path: Path) -> None:
+def test_every_wrong_cell_is_found() -> None:
     numbers(_3=f"{SECRET},1,yes", _7="1,2", _9=f"12,1,{SECRET}", _60=f",{SECRET},no")
-    found = pm.check("d.csv", features="identity", classes=CLASSES, label="state")
-    assert not found.fits
-    assert found.records == 60
+    found = pm.check("d.csv", **STATE)
+    assert (found.fits, found.records) == (False, 60)
     expected = {(3, "age", True), (7, None, True), (9, "state", True), (60, "age", True), (60, "dose", True)}
     assert places(found) == expected
     assert SECRET not in json.dumps(found.to_dict())
-    shown = pm.check("d.csv", features="identity", classes=CLASSES, label="state", show_values=True)
+    shown = pm.check("d.csv", **STATE, show_values=True)
     assert json.dumps(shown.to_dict()).count(SECRET) == 3
     assert os.listdir() == ["d.csv"]
     # A release says what it cost, and where to look.
-    paid = ["--ledger", "sqlite:///l.db", "--dataset", "d"]
-    assert privmix("ledger", "init", *paid, "--epsilon", "3", "--delta", "1e-4").code == 0
-    line = ["--data", "d.csv", "--features", "identity", "--classes", "yes,no", "--label-column", "state"]
-    outcome = privmix("release", *line, "--epsilon", "2", "--delta", "1e-5", "--out", "REL", *paid)
-    assert outcome.code == 2
-    assert "privmix check" in outcome.err
-    assert "stays charged" in outcome.err
+    pm.Ledger.create("sqlite:///l.db").add_dataset("d", epsilon=3, delta=1e-4)
+    paid = ["--epsilon=2", "--delta=1e-5", "--out=REL", "--ledger=sqlite:///l.db", "--dataset=d"]
+    outcome = privmix("release", "--data", "d.csv", *LINE, *paid)
+    assert (outcome.code, "privmix check" in outcome.err, "stays charged" in outcome.err) == (2, True, True)
 
 
-def test_what_fits_a_release_fits(tmp_path: Path) -> None:
+def test_what_fits_a_release_fits() -> None:
     numbers()
-    found = pm.check("d.csv", features="identity", classes=CLASSES, label="state")
-    assert found.fits
-    assert found.classes == {"yes": 30, "no": 30}
+    found = pm.check("d.csv", **STATE)
+    assert (found.fits, found.classes) == (True, {"yes": 30, "no": 30})
     # A bound of 1 leaves of plain numbers the proportions alone.
     assert found.clipped == 1
     assert "proportions" in found.warnings[0]
-    wide = pm.check("d.csv", features="identity", classes=CLASSES, label="state", clip_norm=100)
+    wide = pm.check("d.csv", **STATE, clip_norm=100)
     assert (wide.clipped, wide.warnings) == (0, ())
     assert np.allclose(wide.norms[0], np.hypot(20, 0))
 
@@ -122,15 +119,16 @@ def test_ignored_columns_are_not_read_and_may_be_the_persons_or_the_labels() -> 
 
 
 def test_marks_that_may_part_thousands_are_told_to_the_owner() -> None:
-    Path("d.csv").write_text("salary;label\n12,345;no\n950;yes\n7,250;no\n")
     said: dict[str, Any] = {"classes": CLASSES, "columns": pm.Columns(csv="separator=;,decimal=comma")}
-    found = pm.check("d.csv", features=Tabular({"salary": {"range": [0, 90]}}), **said)
-    assert found.fits
-    assert "thousands" in found.warnings[0]
-    declared = Tabular({"salary": {"range": [0, 90_000], "thousands": ","}})
-    assert pm.check("d.csv", features=declared, **said).warnings == ()
-    Path("d.csv").write_text("salary;label\n12,345;no\n950;yes\n7,25;no\n")
-    assert pm.check("d.csv", features=Tabular({"salary": {"range": [0, 90]}}), **said).warnings == ()
+    for last, spec, told in (
+        ("7,250", {"range": [0, 90]}, True),
+        ("7,250", {"range": [0, 90_000], "thousands": ","}, False),
+        ("7,25", {"range": [0, 90]}, False),
+    ):
+        Path("d.csv").write_text(f"salary;label\n12,345;no\n950;yes\n{last};no\n")
+        found = pm.check("d.csv", features=Tabular({"salary": spec}), **said)
+        assert found.fits
+        assert ["thousands" in text for text in found.warnings] == [True] * told
 
 
 def test_a_header_line_among_the_records_is_named() -> None:
@@ -189,21 +187,20 @@ def test_several_files_images_and_memory(tmp_path: Path) -> None:
 
 def test_the_command_tells_its_owner_alone() -> None:
     numbers(_3=f"{SECRET},1,yes")
-    line = ["check", "d.csv", "--features", "identity", "--classes", "yes,no", "--label-column", "state"]
-    outcome = privmix(*line)
+    outcome = privmix("check", "d.csv", *LINE)
     assert outcome.code == 2
     assert "d.csv, record 3, column age: not a number" in outcome.out
     assert "Keep this output private" in outcome.out
     assert SECRET not in outcome.out + outcome.err
-    assert SECRET in privmix(*line, "--show-values").out
-    assert json.loads(privmix(*line, "--json").out)["fits"] is False
+    assert SECRET in privmix("check", "d.csv", *LINE, "--show-values").out
+    assert json.loads(privmix("check", "d.csv", *LINE, "--json").out)["fits"] is False
     assert os.listdir() == ["d.csv"]
     Path("texts.csv").write_text('age,state\n"1,5",yes\ny,no\n')
-    unread = privmix("check", "texts.csv", *line[2:])
+    unread = privmix("check", "texts.csv", *LINE)
     assert (unread.code, "classes:" in unread.out, "classes:" in outcome.out) == (2, False, True)
     assert "decimal comma" in unread.out
     numbers()
-    assert privmix(*line, "--clip-norm", "100").code == 0
+    privmix("check", "d.csv", *LINE, "--clip-norm", "100").passed()
 
 
 def test_files_that_are_not_read_are_named_before_the_charge() -> None:
@@ -211,16 +208,15 @@ def test_files_that_are_not_read_are_named_before_the_charge() -> None:
         path = Path("photos") / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(png(np.full((8, 8), 7, np.uint8)))
-    columns = pm.Columns(image_size=8, colour="grey")
-    options = {"classes": ["a", "b"], "columns": columns}
-    assert any("1 .heic" in text for text in pm.check("photos", features="pixels", **options).warnings)
-    release = pm.plan("photos", features="pixels", design="moments", epsilon=8, delta=1e-3, **options)
-    assert any("1 .heic" in text for text in release.warnings)
+    given: dict[str, Any] = {"features": "pixels", "classes": ["a", "b"]}
+    given |= {"columns": pm.Columns(image_size=8, colour="grey")}
+    assert any("1 .heic" in text for text in pm.check("photos", **given).warnings)
+    given |= {"design": "moments", "epsilon": 8, "delta": 1e-3}
+    assert any("1 .heic" in text for text in pm.plan("photos", **given).warnings)
     made = []
     for _ in range(2):
         with pytest.warns(UserWarning, match="heic") if not made else contextlib.nullcontext():
-            given = {"features": "pixels", "design": "moments", "epsilon": 8, "delta": 1e-3, "seed": 1}
-            made.append(pm.release("photos", **given, **options).certificate.to_dict())
+            made.append(pm.release("photos", **given, seed=1).certificate.to_dict())
         Path("photos/b/2.heic").unlink(missing_ok=True)
     # Neighbours that differ by such a file publish the same.
     for one in made:
