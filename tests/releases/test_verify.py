@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, PrivmixError
@@ -30,10 +31,9 @@ from tests.refusals import refuses, refuses_any_change
 from tests.releases.helpers import (
     ALL_DESIGNS,
     CLASSES,
-    TARGET,
     design_name,
+    make_plan,
     make_records,
-    own_options,
     replant,
     write_release,
 )
@@ -53,12 +53,9 @@ HONEST: list[dict[str, Any]] = [
 SILENT = [choices for choices in HONEST if choices.get("noise") != "laplace"]
 
 
-def make(out: Path, records: PrivateRecords | None = None, **choices: Any) -> Path:
+def make(out: Path, records: PrivateRecords | None = None, dim: int = 7, **choices: Any) -> Path:
     """A release of 600 records; with ``records`` all zero it is noise alone."""
-    dim = choices.pop("dim", 7)
-    own = own_options({"mixup_degree": 20, **choices})
-    plan = ReleaseConfig(records=600, dim=dim, classes=CLASSES, **own).calibrate(*TARGET)
-    write_release(out, plan, records or make_records(dim=dim))
+    write_release(out, make_plan(dim=dim, **choices), records or make_records(dim=dim))
     return out
 
 
@@ -101,8 +98,8 @@ def on_grid(values: NDArray[Any], unit: float) -> Arrays:
     ids=lambda given: given if isinstance(given, str) else design_name(given),
 )
 def test_honest_releases_hold(tmp_path: Path, choices: dict[str, Any], kind: str) -> None:
-    dim = choices.get("dim", 7)
-    found = verify_release(make(tmp_path / "rel", silent(dim) if kind == "silent" else None, **choices))
+    records = silent(choices.get("dim", 7)) if kind == "silent" else None
+    found = verify_release(make(tmp_path / "rel", records, **choices))
     assert 0 < found.false_alarm < 1e-9
     assert len(found.unchecked) >= 6
     names = {test.name for test in found.tests}
@@ -127,56 +124,38 @@ def half(plan: Plan, x: Arrays, y: Arrays) -> None:
     x[:] = on_grid(0.5 * x, plan.unit_x)
 
 
-def zero_column(plan: Plan, x: Arrays, y: Arrays) -> None:
-    x[:, 3] = 0
-
-
 def raw_row(plan: Plan, x: Arrays, y: Arrays) -> None:
     """One row is a record, on the grid, without noise."""
     x[77] = on_grid(0.1 * np.arange(x.shape[1]) * plan.clip_norm / plan.mixup_degree / 60, plan.unit_x)
     y[77] = 0
 
 
-def quiet_labels(plan: Plan, x: Arrays, y: Arrays) -> None:
-    y[:] = 0
-
-
-def one_nudge(plan: Plan, x: Arrays, y: Arrays) -> None:
-    x[5, 2] = np.nextafter(x[5, 2], np.float32(np.inf))
-
-
-def copied_row(plan: Plan, x: Arrays, y: Arrays) -> None:
-    x[400] = x[3]
-
-
 def value(number: float) -> Forge:
-    def forge(plan: Plan, x: Arrays, y: Arrays) -> None:
-        x[11, 0] = number
-
-    return forge
+    return lambda plan, x, y: x.__setitem__((11, 0), number)
 
 
-def value_of_y(plan: Plan, x: Arrays, y: Arrays) -> None:
-    y[11, 0] = np.nan
-
-
+NOISE_OF_X = "noise of each row|noise of each column of x|noise of x"
 FORGED: dict[str, tuple[dict[str, Any], Forge, str]] = {
     "no noise": ({}, lambda plan, x, y: x.fill(0), "noise of each row|equal rows"),
-    "half the noise": ({"dim": 60}, half, "noise of each row|noise of each column of x|noise of x"),
-    "half of laplace noise": (
-        {"design": "fixed", "noise": "laplace", "dim": 20},
-        half,
-        "noise of each row|noise of each column of x|noise of x",
+    "half the noise": ({"dim": 60}, half, NOISE_OF_X),
+    "half of laplace noise": ({"design": "fixed", "noise": "laplace", "dim": 20}, half, NOISE_OF_X),
+    "one column without noise": (
+        {"rows": 2000},
+        lambda plan, x, y: x.__setitem__((slice(None), 3), 0),
+        "noise of each column of x",
     ),
-    "one column without noise": ({"rows": 2000}, zero_column, "noise of each column of x"),
     "one row without noise": ({"dim": 60}, raw_row, "noise of each row"),
-    "labels without noise": ({"rows": 2000}, quiet_labels, "noise of each column of y"),
-    "a value off the grid": ({}, one_nudge, "off the public grid"),
-    "a row twice": ({}, copied_row, "row 3 again as row 400"),
+    "labels without noise": ({"rows": 2000}, lambda plan, x, y: y.fill(0), "noise of each column of y"),
+    "a value off the grid": (
+        {},
+        lambda plan, x, y: x.__setitem__((5, 2), np.nextafter(x[5, 2], np.float32(np.inf))),
+        "off the public grid",
+    ),
+    "a row twice": ({}, lambda plan, x, y: x.__setitem__(400, x[3]), "row 3 again as row 400"),
     "not a number": ({}, value(np.nan), "rows: x"),
     "infinity": ({}, value(np.inf), "rows: x"),
     "an absurd number": ({}, value(3e38), "rows: x"),
-    "a label that is no number": ({}, value_of_y, "rows: y"),
+    "a label that is no number": ({}, lambda plan, x, y: y.__setitem__((11, 0), np.nan), "rows: y"),
     "other public labels": ({"design": "classwise"}, lambda plan, x, y: y.__setitem__(0, y[1]), "public labels"),
     "sampled labels that are none": ({"design": "moments"}, lambda plan, x, y: y.fill(0.5), "public labels"),
     "records for samples": ({"design": "moments"}, lambda plan, x, y: x.fill(0), "equal rows|noise of each row"),
@@ -222,15 +201,6 @@ def test_strong_signals_do_not_hide_missing_noise_where_they_are_weak(tmp_path: 
         verify_release(folder)
 
 
-def forge_arrays(folder: Path, name: str, change: Callable[[dict[str, NDArray[Any]]], object]) -> None:
-    from safetensors.numpy import load_file
-
-    arrays = load_file(folder / name)
-    change(arrays)
-    (folder / name).write_bytes(arrays_bytes(arrays))
-    rehash(folder)
-
-
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -253,7 +223,10 @@ def test_forged_arrays_are_refused(
     tmp_path: Path, name: str, change: Callable[[dict[str, NDArray[Any]]], object], message: str
 ) -> None:
     folder = make(tmp_path / "rel", silent(40), design="moments", dim=40)
-    forge_arrays(folder, name, change)
+    arrays = load_file(folder / name)
+    change(arrays)
+    (folder / name).write_bytes(arrays_bytes(arrays))
+    rehash(folder)
     with pytest.raises(InvalidInput, match=message):
         verify_release(folder)
 
@@ -300,14 +273,11 @@ def test_other_files_and_figures_are_refused(tmp_path: Path, name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-ODD = [None, 0, True, 1e308, [], {}, ["x"], "x" * 201, "ant"]
-
-
 @pytest.mark.parametrize("design", ["poisson", "moments", "merf", "two-stage"])
 def test_classes_are_texts(tmp_path: Path, design: str) -> None:
     folder = make(tmp_path / "rel", design=design, rows=20)
-    for odd in ODD:
-        rehash(folder, lambda c, odd=odd: c["plan"]["classes"].__setitem__(1, odd))  # type: ignore[misc]
+    for odd in (None, 0, True, 1e308, [], {}, ["x"], "x" * 201, "ant"):
+        rehash(folder, lambda c, odd=odd: c["plan"]["classes"].__setitem__(1, odd))
         with refuses("plan classes"):
             verify_release(folder)
 
