@@ -34,19 +34,17 @@ def table(**more: Any) -> pa.Table:
     return pa.table({**{name: X[:, place] for place, name in enumerate("abc")}, "label": Y, **more})
 
 
-def written(path: Path, content: pa.Table) -> Made:
-    pq.write_table(content, path)
-    return path, {}
+def written(path: Path, content: Any, **options: Any) -> Made:
+    """A Parquet file of an Arrow table, a frame or a dataset."""
+    pq.write_table(content, path) if isinstance(content, pa.Table) else content.to_parquet(path)
+    return path, options
 
 
-def csv_of(path: Path, lines: list[str]) -> Made:
+def csv_of(path: Path, header: str, **options: Any) -> Made:
     path.parent.mkdir(exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
-    return path, {}
-
-
-def lines_of(first: str) -> list[str]:
-    return [first, *(",".join([*map(str, row), label]) for row, label in zip(X, Y, strict=True))]
+    rows = (",".join([*map(str, row), label]) for row, label in zip(X, Y, strict=True))
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path, options
 
 
 def categories(frame: pandas.DataFrame, column: str, *more: str) -> pandas.DataFrame:
@@ -56,11 +54,6 @@ def categories(frame: pandas.DataFrame, column: str, *more: str) -> pandas.DataF
 
 def tabular(data: Any) -> Made:
     return data, {"features": Tabular(SPEC)}
-
-
-def parquet_of(path: Path, frame: pandas.DataFrame) -> Path:
-    frame.to_parquet(path)
-    return path
 
 
 def images(folder: Path, class_: str, name: str) -> Made:
@@ -95,18 +88,17 @@ def hugging_face(names: list[str] | None = None, **more: Any) -> Any:
 NUMBERS = {"columns": ["a", "b", "c"]}
 FIELDS = pa.schema([pa.field(one.name, one.type, metadata={SECRET: SECRET}) for one in table().schema])
 CARRIERS: dict[str, Callable[[Path], Made]] = {
-    "csv: name of a file": lambda at: csv_of(at / f"{SECRET}.csv", lines_of("a,b,c,label")),
-    "csv: name of a folder": lambda at: csv_of(at / SECRET / "d.csv", lines_of("a,b,c,label")),
-    "csv: a column not used": lambda at: (csv_of(at / "d.csv", lines_of(f"a,b,{SECRET},label"))[0], {"columns": ["a"]}),
+    "csv: name of a file": lambda at: csv_of(at / f"{SECRET}.csv", "a,b,c,label"),
+    "csv: name of a folder": lambda at: csv_of(at / SECRET / "d.csv", "a,b,c,label"),
+    "csv: a column not used": lambda at: csv_of(at / "d.csv", f"a,b,{SECRET},label", columns=["a"]),
     "parquet: metadata": lambda at: written(at / "d.parquet", table().replace_schema_metadata({SECRET: SECRET})),
     "parquet: metadata of columns": lambda at: written(at / "d.parquet", table().cast(FIELDS)),
-    "parquet: a column not used": lambda at: (written(at / "d.parquet", table(**{SECRET: X[:, 0]}))[0], NUMBERS),
-    "parquet: categories": lambda at: tabular(parquet_of(at / "d.parquet", categories(WARDS, "ward", SECRET))),
-    "parquet: categories of labels": lambda at: (parquet_of(at / "d.parquet", categories(FRAME, "label", SECRET)), {}),
-    "parquet: a ClassLabel": lambda at: (_to_parquet(hugging_face(["no", "yes", SECRET]), at / "d.parquet"), {}),
-    "parquet: an index": lambda at: (
-        parquet_of(at / "d.parquet", FRAME.set_index(pandas.Index(range(COUNT), name=SECRET))),
-        NUMBERS,
+    "parquet: a column not used": lambda at: written(at / "d.parquet", table(**{SECRET: X[:, 0]}), **NUMBERS),
+    "parquet: categories": lambda at: tabular(written(at / "d.parquet", categories(WARDS, "ward", SECRET))[0]),
+    "parquet: categories of labels": lambda at: written(at / "d.parquet", categories(FRAME, "label", SECRET)),
+    "parquet: a ClassLabel": lambda at: written(at / "d.parquet", hugging_face(["no", "yes", SECRET])),
+    "parquet: an index": lambda at: written(
+        at / "d.parquet", FRAME.set_index(pandas.Index(range(COUNT), name=SECRET)), **NUMBERS
     ),
     "arrow: metadata": lambda _: (table().replace_schema_metadata({SECRET: SECRET}), {}),
     "arrow: a dictionary": lambda _: tabular(pa.table(categories(WARDS, "ward", SECRET))),
@@ -125,29 +117,20 @@ CARRIERS: dict[str, Callable[[Path], Made]] = {
     "safetensors: metadata and names": lambda at: tensors(at / "d.safetensors"),
     "images: names of files, comments": lambda at: images(at / "d", "yes", SECRET),
 }
+RECORD = ["0.5", "1.5", SECRET, "label"]
 REFUSED: dict[str, Callable[[Path], Made]] = {
-    "csv: a record in place of a header": lambda at: csv_of(at / "d.csv", lines_of(f"0.5,1.5,{SECRET},no")),
-    "parquet: a record in place of a header": lambda at: written(
-        at / "d.parquet", table().rename_columns(["0.5", "1.5", SECRET, "label"])
-    ),
-    "pandas: a record in place of a header": lambda _: (
-        FRAME.set_axis(["0.5", "1.5", SECRET, "label"], axis=1),
-        {},
-    ),
+    "csv: a record in place of a header": lambda at: csv_of(at / "d.csv", f"0.5,1.5,{SECRET},no"),
+    "parquet: a record in place of a header": lambda at: written(at / "d.parquet", table().rename_columns(RECORD)),
+    "pandas: a record in place of a header": lambda _: (FRAME.set_axis(RECORD, axis=1), {}),
     "images: a folder of no declared class": lambda at: images(at / "d", SECRET, "i"),
 }
-UNDECLARED: dict[str, Callable[[Path], Made]] = {
-    "parquet: a ClassLabel": CARRIERS["parquet: a ClassLabel"],
-    "datasets: a ClassLabel": CARRIERS["datasets: a ClassLabel"],
-    "pandas: categories of labels": CARRIERS["pandas: categories of labels"],
-    "parquet: categories of labels": CARRIERS["parquet: categories of labels"],
-    "images: folders": CARRIERS["images: names of files, comments"],
-}
-
-
-def _to_parquet(data: Any, path: Path) -> Path:
-    data.to_parquet(path)
-    return path
+UNDECLARED = (
+    "parquet: a ClassLabel",
+    "datasets: a ClassLabel",
+    "pandas: categories of labels",
+    "parquet: categories of labels",
+    "images: names of files, comments",
+)
 
 
 def released(made: Made, out: Path, **more: Any) -> None:
@@ -184,7 +167,7 @@ def test_nothing_that_is_not_declared_is_published(tmp_path: Path, name: str) ->
 @pytest.mark.parametrize("name", [*REFUSED, *(f"{name}, undeclared" for name in UNDECLARED)])
 def test_what_can_only_be_published_or_refused_is_refused(tmp_path: Path, name: str) -> None:
     kind = name.removesuffix(", undeclared")
-    made, more = (REFUSED[name], {}) if name in REFUSED else (UNDECLARED[kind], {"classes": None})
+    made, more = (REFUSED[name], {}) if name in REFUSED else (CARRIERS[kind], {"classes": None})
     with pytest.raises(InvalidInput) as refused:
         released(made(tmp_path), tmp_path / "REL", **more)
     assert SECRET not in str(refused.value)
@@ -192,11 +175,8 @@ def test_what_can_only_be_published_or_refused_is_refused(tmp_path: Path, name: 
 
 
 def test_published_names_are_told_before(tmp_path: Path) -> None:
-    names = {"columns": ["a", "b", "c"], "classes": ["no", "yes"]}
-    planned = pm.plan(
-        FRAME, design=pm.designs.Moments(), classes=["no", "yes"], features="identity", epsilon=20, delta=1e-2
-    )
-    assert planned.to_dict()["published_names"] == names
+    names, given = {"columns": ["a", "b", "c"], "classes": ["no", "yes"]}, {"features": "identity"}
+    given["classes"] = names["classes"]
+    planned = pm.plan(FRAME, design=pm.designs.Moments(), epsilon=20, delta=1e-2, **given)
+    assert planned.to_dict()["published_names"] == pm.check(FRAME, **given).to_dict()["published_names"] == names
     assert planned.facts()["published names"] == "columns a, b, c; classes no, yes"
-    found = pm.check(FRAME, classes=["no", "yes"], features="identity")
-    assert found.to_dict()["published_names"] == names

@@ -37,17 +37,15 @@ MADE: dict[str, Any] = {"features": "identity", "clip_norm": 2.0, **BUDGET}
 COLUMNS: dict[str, Any] = {"classes": ["no", "yes"], "columns": ["a", "b", "c"]}
 
 
-def tables() -> dict[str, Any]:
-    return {
-        "lazy": polars.LazyFrame(FRAME),
-        "arrow": pa.table(FRAME),
-        "dataset": datasets.Dataset.from_dict(FRAME, features=FEATURES),
-    }
+TABLES: dict[str, Any] = {
+    "lazy": polars.LazyFrame(FRAME),
+    "arrow": pa.table(FRAME),
+    "dataset": datasets.Dataset.from_dict(FRAME, features=FEATURES),
+}
 
 
-@pytest.mark.parametrize("name", ["lazy", "arrow", "dataset"])
-def test_tables_go_through_every_job(name: str) -> None:
-    data = tables()[name]
+@pytest.mark.parametrize("data", TABLES.values(), ids=TABLES)
+def test_tables_go_through_every_job(data: Any) -> None:
     moments = pm.designs.Moments()
     planned = pm.plan(data, design=moments, **MADE, **COLUMNS)
     release = pm.release(data, planned, seed=1)

@@ -59,13 +59,14 @@ def keys(tmp_path: Path) -> Path:
 def test_it_says_the_budget_on_its_safe_side(book: Ledger) -> None:
     found, kept = pm.ledger_total(book, "visits").total, book.budget("visits")
     assert kept.spent <= found.spent <= kept.spent * (1 + 1e-5)
-    assert found.left <= 4.0 - kept.spent
-    assert found.left + found.spent <= 4.0
+    assert found.left <= 4.0 - found.spent <= 4.0 - kept.spent
     assert (found.epsilon, found.delta, found.adjacency, found.mode) == (4.0, 1e-5, "add_remove", "planned")
     assert found.charges == {"release": 2, "training": 1}
     assert found.to_dict()["unit"] == "record"
     adaptive = pm.ledger_total(book, "other").total
     assert (adaptive.mode, adaptive.filter, adaptive.share, adaptive.charges) == ("adaptive", "gdp", 0.0, {})
+    with refuses("dataset"):
+        pm.ledger_total(book, "none")
 
 
 def test_it_holds_nothing_of_the_data_and_no_name_that_hides_them(book: Ledger, tmp_path: Path) -> None:
@@ -94,22 +95,17 @@ def test_how_runs_ended_is_said_when_asked_alone(book: Ledger, tmp_path: Path) -
 def test_what_is_signed_is_read_back(book: Ledger, keys: Path, outcomes: bool) -> None:
     made = pm.ledger_total(book, "visits", out=keys / "t.json", key=keys / "ana.pem", outcomes=outcomes)
     total, statement = read_total(keys / "t.json", KEY.public)
-    assert total == made.total
-    assert (statement.key_id, statement.checked) == (KEY.public.key_id, True)
+    assert (total, statement.key_id, statement.checked) == (made.total, KEY.public.key_id, True)
     checked = pm.verify(keys / "t.json", key=keys / "ana.pub.pem")
-    assert checked.total == made.total
-    assert checked.signature == {"key_id": KEY.public.key_id, "checked": True}
+    assert (checked.total, checked.signature) == (made.total, {"key_id": KEY.public.key_id, "checked": True})
     assert "visits" in repr(checked)
-
-
-def test_nobody_is_said_to_vouch_without_a_key(book: Ledger, keys: Path) -> None:
+    # Without a key nobody is said to vouch.
+    named = read_total(keys / "t.json")[1]
+    assert (named.key_id, named.checked) == (KEY.public.key_id, False)
     pm.ledger_total(book, "visits", out=keys / "plain.json")
     assert read_total(keys / "plain.json")[1].key_id is None
     with refuses("ledger statement"):
         read_total(keys / "plain.json", KEY.public)
-    pm.ledger_total(book, "visits", out=keys / "signed.json", key=KEY)
-    named = read_total(keys / "signed.json")[1]
-    assert (named.key_id, named.checked) == (KEY.public.key_id, False)
 
 
 def test_another_key_is_refused(book: Ledger, keys: Path) -> None:
@@ -139,33 +135,41 @@ def test_any_change_under_a_signature_is_refused(book: Ledger, keys: Path) -> No
 
 
 Change = Callable[[dict[str, Any]], object]
+
+
+def predicate(**values: Any) -> Change:
+    return lambda s: s["predicate"].update(values)
+
+
+def named(name: str) -> Change:
+    return lambda s: (s["predicate"].update(dataset=name), s["subject"][0].update(name=name))
+
+
 CHANGES: dict[str, Change] = {
-    "a field more": lambda s: s["predicate"].update(note="x"),
+    "a field more": predicate(note="x"),
     "a field less": lambda s: s["predicate"].pop("mode"),
     "another predicate": lambda s: s.update(predicateType="urn:privmix:guarantee:v1"),
     "two subjects": lambda s: s["subject"].append(s["subject"][0]),
     "another subject": lambda s: s["subject"][0].update(name="other"),
-    "a longer name": lambda s: (s["predicate"].update(dataset="x" * 201), s["subject"][0].update(name="x" * 201)),
-    "a name of two lines": lambda s: (s["predicate"].update(dataset="a\nb"), s["subject"][0].update(name="a\nb")),
-    "more left than there is": lambda s: s["predicate"].update(left=3.9),
-    "negative": lambda s: s["predicate"].update(spent=-1.0),
-    "a text": lambda s: s["predicate"].update(spent="1"),
-    "a truth": lambda s: s["predicate"].update(epsilon=True),
-    "a huge number": lambda s: s["predicate"].update(epsilon=10**380),
-    "another unit": lambda s: s["predicate"].update(unit="household"),
-    "another adjacency": lambda s: s["predicate"].update(adjacency="none"),
-    "another mode": lambda s: s["predicate"].update(mode="adaptive"),
-    "charges as a list": lambda s: s["predicate"].update(charges=[1]),
-    "half a charge": lambda s: s["predicate"].update(charges={"release": 0.5}),
-    "many purposes": lambda s: s["predicate"].update(charges={f"p{n}": 1 for n in range(51)}),
-    "no time": lambda s: s["predicate"].update(date="yesterday"),
-    "another zone": lambda s: s["predicate"].update(date="2026-01-31T12:00:00+01:00"),
-    "another tool": lambda s: s["predicate"].update(tool="rm -rf /"),
-    "outcomes": lambda s: s["predicate"].update(outcomes={"committed": 9, "open": 0, "results": ["x"] * 9}),
-    "outcomes of another form": lambda s: s["predicate"].update(outcomes=[1]),
-    "results that are no texts": lambda s: s["predicate"].update(
-        outcomes={"committed": 3, "open": 0, "results": [1] * 3}
-    ),
+    "a longer name": named("x" * 201),
+    "a name of two lines": named("a\nb"),
+    "more left than there is": predicate(left=3.9),
+    "negative": predicate(spent=-1.0),
+    "a text": predicate(spent="1"),
+    "a truth": predicate(epsilon=True),
+    "a huge number": predicate(epsilon=10**380),
+    "another unit": predicate(unit="household"),
+    "another adjacency": predicate(adjacency="none"),
+    "another mode": predicate(mode="adaptive"),
+    "charges as a list": predicate(charges=[1]),
+    "half a charge": predicate(charges={"release": 0.5}),
+    "many purposes": predicate(charges={f"p{n}": 1 for n in range(51)}),
+    "no time": predicate(date="yesterday"),
+    "another zone": predicate(date="2026-01-31T12:00:00+01:00"),
+    "another tool": predicate(tool="rm -rf /"),
+    "outcomes": predicate(outcomes={"committed": 9, "open": 0, "results": ["x"] * 9}),
+    "outcomes of another form": predicate(outcomes=[1]),
+    "results that are no texts": predicate(outcomes={"committed": 3, "open": 0, "results": [1] * 3}),
 }
 
 
@@ -206,13 +210,13 @@ def test_a_strangers_file_is_bounded_and_plain(tmp_path: Path, book: Ledger) -> 
         read_total(tmp_path / "none.json")
 
 
+CONTENT = "UPDATE entries SET content = replace(content, "
 REWRITTEN = {
-    "a purpose": "UPDATE entries SET content = replace(content, 'training', 'release') WHERE content LIKE '%training%'",
+    "a purpose": f"{CONTENT}'training', 'release') WHERE content LIKE '%training%'",
     "an entry less": "DELETE FROM entries WHERE dataset_id = 1 AND number = 3",
     "a larger budget": "UPDATE datasets SET epsilon = 5 WHERE name = 'visits'",
     "another dataset's budget": "UPDATE datasets SET epsilon = 9 WHERE name = 'other'",
-    "a price": "UPDATE entries SET content = replace(content, '\"spent\":', '\"spent\":0') WHERE dataset_id = 1",
-    "nothing": "SELECT 1",
+    "a price": f"{CONTENT}'\"spent\":', '\"spent\":0') WHERE dataset_id = 1",
 }
 
 
@@ -221,18 +225,12 @@ def test_a_ledger_that_does_not_hold_states_nothing(name: str, book: Ledger, url
     with sqlite3.connect(url.removeprefix("sqlite:///")) as link:
         for (trigger,) in link.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             link.execute(f"DROP TRIGGER {trigger}")
+    pm.ledger_total(book, "visits")
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as link:
         link.execute(REWRITTEN[name])
-    if name == "nothing":
-        pm.ledger_total(book, "visits", out=tmp_path / "t.json")
-        return
     with pytest.raises(InvalidInput):
         pm.ledger_total(book, "visits", out=tmp_path / "t.json")
     assert not (tmp_path / "t.json").exists()
-
-
-def test_a_dataset_without_budget_has_no_total(book: Ledger) -> None:
-    with refuses("dataset"):
-        pm.ledger_total(book, "none")
 
 
 def test_a_ledger_goes_on_from_its_statement(book: Ledger, tmp_path: Path) -> None:
@@ -289,25 +287,23 @@ def test_many_purposes_and_strange_words_stay_within_the_form(tmp_path: Path) ->
 
 
 def test_on_the_command_line(book: Ledger, url: str, keys: Path) -> None:
-    place, key, public = keys / "t.json", str(keys / "ana.pem"), str(keys / "ana.pub.pem")
-    line = ("ledger", "statement", "--ledger", url, "--dataset", "visits", "--out", str(place), "--key", key)
-    made = privmix(*line).passed()
-    assert KEY.public.key_id in made.out
+    place, public = keys / "t.json", keys / "ana.pub.pem"
+    line = ("ledger", "statement", "--ledger", url, "--dataset=visits", "--out", place, "--key", keys / "ana.pem")
+    assert KEY.public.key_id in privmix(*line).passed().out
     assert privmix("verify", place, "--key", keys / "bo.pub.pem").code == 2
-    found = json.loads(privmix("verify", place, "--key", public, "--json").out)
+    found = privmix("verify", place, "--key", public, "--json").json()
     assert (found["dataset"], found["charges"]) == ("visits", {"release": 2, "training": 1})
-    held = privmix("ledger", "verify", "--ledger", url, "--statement", place)
-    assert (held.code, "continues from there" in held.out) == (0, True)
+    held = privmix("ledger", "verify", "--ledger", url, "--statement", place).passed()
+    assert "continues from there" in held.out
     assert privmix(*line).code == 2
-    officer = privmix(*line, "--outcomes", "--overwrite", "--json")
-    assert json.loads(officer.out)["outcomes"]["open"] == 1
+    assert privmix(*line, "--outcomes", "--overwrite", "--json").json()["outcomes"]["open"] == 1
 
 
 def test_where_a_page_has_it_from_is_decided_by_who_reads_it(book: Ledger, tmp_path: Path) -> None:
-    pm.ledger_total(book, "visits", out=tmp_path / "t.json", key=KEY)
-    pm.ledger_total(book, "visits", out=tmp_path / "plain.json")
-    assert total_record(StatedTotal(*read_total(tmp_path / "t.json", KEY.public))).content["source"] == "signed"
-    assert total_record(StatedTotal(*read_total(tmp_path / "t.json"))).content["source"] == "named"
-    assert total_record(StatedTotal(*read_total(tmp_path / "plain.json"))).content["source"] == "unsigned"
-    write_total(read_total(tmp_path / "plain.json")[0], tmp_path / "again.json")
-    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "plain.json").read_bytes()
+    signed, plain = tmp_path / "t.json", tmp_path / "plain.json"
+    pm.ledger_total(book, "visits", out=signed, key=KEY)
+    pm.ledger_total(book, "visits", out=plain)
+    for read, source in (((signed, KEY.public), "signed"), ((signed,), "named"), ((plain,), "unsigned")):
+        assert total_record(StatedTotal(*read_total(*read))).content["source"] == source
+    write_total(read_total(plain)[0], tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == plain.read_bytes()

@@ -40,21 +40,22 @@ def test_a_series_is_its_newest_release(visits: Path) -> None:
     newest, found = load_release(visits / "step-003"), load_series(visits)
     assert found.certificate == newest.certificate
     np.testing.assert_array_equal(found.x, newest.x)
-    np.testing.assert_array_equal(found.moments.second, newest.moments.second)
     assert found.moments.records == sum(80 + step for step in range(1, STEPS + 1))
+    # A release of its own stays what it is.
+    for given in (visits, visits / "step-003", str(visits / "step-003"), pm.load(visits / "step-003"), newest):
+        np.testing.assert_array_equal(dataset_of(given).moments.second, newest.moments.second)
     # Steps that were not made yet are missing from nothing.
     shutil.rmtree(visits / "step-003")
-    earlier = load_series(visits).moments
-    assert earlier.records == 80 + 1 + 80 + 2
+    assert load_series(visits).moments.records == 80 + 1 + 80 + 2
 
 
 def test_whoever_learns_from_a_folder_of_a_series_learns_from_the_newest(visits: Path) -> None:
     x, y = month(9)
     fitted = pm.fit(visits)
-    np.testing.assert_array_equal(fitted.predict_proba(x), pm.fit(visits / "step-003").predict_proba(x))
     assert (fitted.predict(x) == y).mean() > 0.5
     privmix("fit", visits, "--out", visits.parent / "model").passed()
-    np.testing.assert_array_equal(pm.load(visits.parent / "model").predict_proba(x), fitted.predict_proba(x))
+    for other in (pm.fit(visits / "step-003"), pm.load(visits.parent / "model")):
+        np.testing.assert_array_equal(fitted.predict_proba(x), other.predict_proba(x))
 
 
 def test_cards_of_series_by_earlier_builds_verify(visits: Path) -> None:
@@ -82,7 +83,9 @@ def spoilt_number(visits: Path) -> None:
 
 def edited(visits: Path) -> None:
     place = visits / "step-002" / "certificate.json"
-    place.write_bytes(place.read_bytes().replace(b'"records": 163', b'"records": 164', 1))
+    before = place.read_bytes()
+    assert b'"records": 163' in before
+    place.write_bytes(before.replace(b'"records": 163', b'"records": 164', 1))
 
 
 def single(visits: Path) -> None:
@@ -94,11 +97,7 @@ def single(visits: Path) -> None:
 
 @pytest.mark.parametrize("spoil", [spoilt_number, edited, single])
 def test_what_is_no_series_as_it_was_certified_is_refused(visits: Path, spoil: Any) -> None:
-    before = (visits / "step-002" / "certificate.json").read_bytes()
     spoil(visits)
-    place = visits / "step-002" / "certificate.json"
-    if spoil is edited:
-        assert place.read_bytes() != before
     with pytest.raises(InvalidInput):
         pm.fit(visits)
 
@@ -112,10 +111,3 @@ def test_a_release_that_takes_another_ones_place_meanwhile(
     shutil.copytree(made / "other" / "step-003", visits / "step-003")
     with pytest.raises(StorageError, match="meanwhile"):
         load_series(visits)
-
-
-def test_a_release_of_its_own_stays_what_it_is(visits: Path) -> None:
-    newest = visits / "step-003"
-    for given in (newest, str(newest), pm.load(newest), load_release(newest)):
-        found, wanted = dataset_of(given).moments, load_release(newest).moments
-        np.testing.assert_array_equal(found.second, wanted.second)

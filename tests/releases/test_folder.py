@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ def test_folder_holds_the_rows_of_memory(tmp_path: Path, choices: dict[str, Any]
     loaded, direct = load_release(tmp_path / "rel"), release(make_plan(**choices), make_records())
     np.testing.assert_array_equal(loaded.x, direct.x)
     np.testing.assert_array_equal(loaded.y, direct.y)
-    one, other = loaded.transform(make_records().features), direct.transform(make_records().features)
+    one, other = (found.transform(make_records().features) for found in (loaded, direct))
     np.testing.assert_array_equal(one, other)
     result = verify_release(tmp_path / "rel")
     assert result.recomputed_epsilon <= result.epsilon * (1 + 1e-9) <= TARGET[0] * (1 + 1e-9)
@@ -60,13 +59,10 @@ def test_pandas_polars_and_datasets_read_it_as_it_is(tmp_path: Path, monkeypatch
 
 def test_certificate_does_not_depend_on_the_records(tmp_path: Path) -> None:
     """Two datasets with nothing in common but the public facts give the same certificate and card."""
-    one = write(tmp_path / "one", make_records(seed=1))
     loud = PrivateRecords(1e3 * make_records(seed=2).features, np.zeros(600, np.int64))
-    other = write(tmp_path / "other", loud)
-    told = [one.to_dict(), other.to_dict()]
+    told = [write(tmp_path / name, data).to_dict() for name, data in (("one", make_records(seed=1)), ("other", loud))]
     for certificate in told:
-        for key in ("id", "content_sha256"):
-            certificate.pop(key)
+        del certificate["id"], certificate["content_sha256"]
         for item in certificate["files"]:
             item.pop("sha256")
     assert told[0] == told[1]
@@ -200,7 +196,7 @@ except PrivmixError as error:
 
 
 def test_a_full_disk_is_one_line_and_leaves_a_run_to_resume(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path / "rel")]
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "rel")]
     process = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=False)
     assert process.returncode == StorageError.exit_code
     assert process.stdout.startswith("out: cannot write")

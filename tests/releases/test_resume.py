@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privmix.certificate.certificate import Certificate
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.streams import SecretStreams
@@ -51,11 +52,16 @@ def stop_after(blocks: int) -> Any:
     return progress
 
 
-def interrupted(out: Path, plan: ReleasePlan, blocks: int = 1, **options: Any) -> None:
+def released(out: Path, plan: ReleasePlan, seed: int | None = 1, **options: Any) -> Certificate:
+    """A release under a seed; without one, what is left of it goes on."""
+    streams = None if seed is None else SecretStreams.from_seed(seed)
+    records = options.pop("records", None) or make_records()
+    return release_to_folder(plan, records, streams, out, resume=seed is None, **{**FACTS, **options})
+
+
+def interrupted(out: Path, plan: ReleasePlan, blocks: int = 1) -> None:
     with pytest.raises(KeyboardInterrupt):
-        release_to_folder(
-            plan, make_records(), SecretStreams.from_seed(1), out, progress=stop_after(blocks), **FACTS, **options
-        )
+        released(out, plan, progress=stop_after(blocks))
 
 
 # Killed at any file operation. Children are forked before anything has started threads; each dies by SIGKILL.
@@ -132,7 +138,7 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_bits(tmp_path: Path) -> No
 
 
 def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path: Path, plan: ReleasePlan) -> None:
-    release_to_folder(plan, make_records(), SecretStreams.from_seed(1), tmp_path / "whole", **FACTS)
+    released(tmp_path / "whole", plan)
     interrupted(tmp_path / "rel", plan)
     state = ReleaseRun.interrupted(tmp_path / "rel")
     assert not state.complete
@@ -141,8 +147,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path: Path, plan: Relea
     assert len(kept) == 8
     last = shards[-1]
     last.write_bytes(last.read_bytes()[:-1])  # as a disk may lose it: found by its hash, and made again
-    certificate = release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
-    assert certificate.id == state.id
+    assert released(tmp_path / "rel", plan, None).id == state.id
     for name, written in kept[:-1]:
         assert (tmp_path / "rel" / "data" / name).stat().st_mtime_ns == written
     whole, resumed = content(tmp_path / "whole"), content(tmp_path / "rel")
@@ -154,8 +159,8 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path: Path, plan: Relea
 
 
 def test_the_same_noise_is_never_added_to_other_data(tmp_path: Path, plan: ReleasePlan) -> None:
-    interrupted(tmp_path / "rel", plan)
-    records = make_records()
+    out, records = tmp_path / "rel", make_records()
+    interrupted(out, plan)
     features, labels = records.features.copy(), records.labels.copy()
     features[17, 3] = np.nextafter(features[17, 3], np.float32(9))
     labels[3] = (labels[3] + 1) % 3
@@ -167,50 +172,40 @@ def test_the_same_noise_is_never_added_to_other_data(tmp_path: Path, plan: Relea
         PrivateRecords(records.features.astype(np.float64), records.labels),
     ):
         with refuses("data"):
-            release_to_folder(plan, other, None, tmp_path / "rel", resume=True, **FACTS)
+            released(out, plan, None, records=other)
     assert content(tmp_path / ".rel.run") == before
-    pixels = {**FACTS, "extractor": {"name": "pixels"}}
-    with pytest.raises(InvalidInput, match="resume"):
-        release_to_folder(plan, records, None, tmp_path / "rel", resume=True, **pixels)
-    for change in ({"epsilon": 5.0}, {"delta": 2e-5}, {"records_declared": True}):
+    others = [replace(plan, **one) for one in ({"epsilon": 5.0}, {"delta": 2e-5}, {"records_declared": True})]
+    for other, more in ((plan, {"extractor": {"name": "pixels"}}), *((one, {}) for one in others)):
         with pytest.raises(InvalidInput, match="resume"):
-            release_to_folder(replace(plan, **change), records, None, tmp_path / "rel", resume=True, **FACTS)
+            released(out, other, None, **more)
     with refuses("`resume` with plan.noise_multiplier"):
-        release_to_folder(make_plan(rows=11_000), records, None, tmp_path / "rel", resume=True, **FACTS)
-    release_to_folder(plan, records, None, tmp_path / "rel", resume=True, **FACTS)
-    verify_release(tmp_path / "rel")
+        released(out, make_plan(rows=11_000), None)
+    released(out, plan, None)
+    verify_release(out)
 
 
 def test_the_run_folder_is_private_and_the_key_ends_with_the_run(tmp_path: Path, plan: ReleasePlan) -> None:
-    key = bytes(range(100, 132))
+    key, draft = bytes(range(100, 132)), tmp_path / ".rel.run"
     streams = SecretStreams(bytearray(key), insecure_seed=False)
-    draft = tmp_path / ".rel.run"
     with pytest.raises(KeyboardInterrupt):
         release_to_folder(plan, make_records(), streams, tmp_path / "rel", progress=stop_after(0), **FACTS)
     assert draft.stat().st_mode & 0o777 == 0o700
     assert (draft / "run.key").stat().st_mode & 0o777 == 0o600
     assert [name for name, data in content(draft).items() if key in data] == ["run.key"]
     with (draft / "run.key").open("rb") as same_file:
-        release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
+        released(tmp_path / "rel", plan, None)
         assert same_file.read() == bytes(33)
     assert not any(key in data for data in content(tmp_path / "rel").values())
-    assert {path.split("/")[0] for path in content(tmp_path / "rel")} == {
-        "data",
-        "certificate.json",
-        "README.md",
-        "croissant.json",
-        "centre.safetensors",
-    }
+    files = {"data", "certificate.json", "README.md", "croissant.json", "centre.safetensors"}
+    assert {path.split("/")[0] for path in content(tmp_path / "rel")} == files
     assert verify_release(tmp_path / "rel").warnings == ()
 
 
 def test_options_that_do_not_exist_cost_no_run(tmp_path: Path, plan: ReleasePlan) -> None:
-    out, resume = tmp_path / "rel", False
-    for options in ({"engine": "abacus"}, {"memory_gb": -1}):
+    for seed, options in ((1, {"engine": "abacus"}), (None, {"memory_gb": -1})):
         with pytest.raises(InvalidInput):
-            release_to_folder(plan, make_records(), None, out, resume=resume, **FACTS, **options)
-        resume = True
-    release_to_folder(plan, make_records(), None, out, resume=True, **FACTS)
+            released(tmp_path / "rel", plan, seed, **options)
+    released(tmp_path / "rel", plan, None)
 
 
 def test_a_run_is_there_before_its_features(tmp_path: Path, plan: ReleasePlan) -> None:
@@ -223,11 +218,9 @@ def test_a_run_is_there_before_its_features(tmp_path: Path, plan: ReleasePlan) -
     state = ReleaseRun.interrupted(out)
     assert (dict(state.extra), state.complete) == ({"reservation": "abc"}, False)
     with ReleaseRun(out, plan, resume=True, **FACTS) as run:
-        assert run.resumed
-        assert run.extra == {"reservation": "abc"}
+        assert (run.resumed, run.extra) == (True, {"reservation": "abc"})
         assert (run.features_folder / "features.npy").read_bytes() == b"half"
-        certificate = run.release(make_records())
-    assert certificate.id == state.id
+        assert run.release(make_records()).id == state.id
     assert not (out / "features").exists()
     verify_release(out)
 
@@ -241,9 +234,8 @@ def test_a_finished_run_that_was_not_put_in_place_needs_no_records(
     with monkeypatch.context() as patch:
         patch.setattr("privmix.mechanisms.run.put_in_place", fail)
         with pytest.raises(StorageError, match="No space"):
-            release_to_folder(plan, make_records(), SecretStreams.from_seed(1), tmp_path / "rel", **FACTS)
-    state = ReleaseRun.interrupted(tmp_path / "rel")
-    assert state.complete
+            released(tmp_path / "rel", plan)
+    assert ReleaseRun.interrupted(tmp_path / "rel").complete
     with ReleaseRun(tmp_path / "rel", plan, resume=True, **FACTS) as run:
         assert run.complete
         run.release()
@@ -266,13 +258,13 @@ def test_the_picture_is_the_one_that_the_run_began_with(tmp_path: Path, plan: Re
 
 def test_shards_that_the_key_did_not_note_are_made_again(tmp_path: Path, plan: ReleasePlan) -> None:
     """Somebody's rows, noted in the journal with their hash, would be published under our certificate."""
-    release_to_folder(plan, make_records(), SecretStreams.from_seed(1), tmp_path / "whole", **FACTS)
+    released(tmp_path / "whole", plan)
     interrupted(tmp_path / "rel", plan)
     journal, shards = tmp_path / ".rel.run" / "run.shards", sorted((tmp_path / ".rel.run" / "data").iterdir())
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     shards[0].write_bytes(shards[1].read_bytes())
     lines[0]["sha256"] = lines[1]["sha256"]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    release_to_folder(plan, make_records(), None, tmp_path / "rel", resume=True, **FACTS)
+    released(tmp_path / "rel", plan, None)
     shard = "data/train-00000-of-00012.parquet"
     assert (tmp_path / "rel" / shard).read_bytes() == (tmp_path / "whole" / shard).read_bytes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import warnings
@@ -102,13 +101,13 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[ReleaseJob]:
     return found
 
 
-def said(job: ReleaseJob) -> dict[str, Any]:
+DECIDES = ("data", "epsilon", "delta", "features", "design", "classes", "records", "ledger", "dataset", "seed")
+
+
+def said(job: ReleaseJob) -> list[Any]:
     """What decides a release, as values that compare."""
-    plain = {
-        name: getattr(job, name) for name in ("data", "epsilon", "delta", "features", "design", "classes", "records")
-    }
-    more = {name: getattr(job, name) for name in ("ledger", "dataset", "seed", "private_count")}
-    return {**plain, **more, "columns": job.declared, "out": str(job.out), "assume": job.assume}
+    plain = [getattr(job, name) for name in (*DECIDES, "private_count", "assume")]
+    return [*plain, job.declared, str(job.out)]
 
 
 @pytest.mark.parametrize(
@@ -122,13 +121,13 @@ def test_command_and_python_on_the_screen_are_what_runs(
     monkeypatch.chdir(tmp_path)
     visits(tmp_path / "visits.csv")
     if asked.person:
-        text = (tmp_path / "visits.csv").read_text().splitlines()
-        lines = [f"{text[0]},id", *(f"{line},p{number}" for number, line in enumerate(text[1:]))]
-        (tmp_path / "visits.csv").write_text("\n".join(lines) + "\n")
-    order, specs = Order.of(asked), []
+        first, *lines = Path("visits.csv").read_text().splitlines()
+        lines = [f"{first},id", *(f"{line},p{number}" for number, line in enumerate(lines))]
+        Path("visits.csv").write_text("\n".join(lines) + "\n")
+    order = Order.of(asked)
     with pytest.raises(Caught):
         order.carry_out()
-    specs.append(written())
+    specs = [written()]
     for line in order.command().splitlines():
         command_line(*shlex.split(line)[1:])
     specs.append(written())
@@ -155,10 +154,9 @@ def test_what_its_owner_should_know_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 def written() -> str:
     """The specification that was written, which is taken away."""
-    if not os.path.exists("REL.columns.json"):
-        return ""
-    text = Path("REL.columns.json").read_text()
-    os.unlink("REL.columns.json")
+    file = Path("REL.columns.json")
+    text = file.read_text() if file.exists() else ""
+    file.unlink(missing_ok=True)
     return text
 
 
