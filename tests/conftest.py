@@ -38,7 +38,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def fixed_keys() -> Iterator[None]:
-    """Keys from a counter instead of the system's random numbers: a module draws the same noise in every run."""
+    """Keys from a counter instead of the system's random numbers: no threshold of a random result fails by chance."""
     count = itertools.count(1)
 
     def counted(cls: type[SecretStreams]) -> SecretStreams:

@@ -19,8 +19,6 @@ SECRET = "Zq7Secret"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Exit code, standard output and standard error."""
-
     code: int
     out: str
     err: str

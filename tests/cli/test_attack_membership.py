@@ -19,7 +19,6 @@ MEMBERS, OTHERS = 300, 300
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data, a release with a model, another release, and a trained model."""
     root = tmp_path_factory.mktemp("membership")
     write_own(root, MEMBERS, OTHERS)
     data = ["--data", str(root / "own"), "--classes", "10"]

@@ -19,7 +19,6 @@ from tests.cli.training import LEDGER, open_ledger
 
 
 def write(*, spoilt: bool = False) -> None:
-    """Two numbers and a label, one of which may be misspelt."""
     numbers = np.random.default_rng(0).normal(size=(200, 2))
     lines = [f"{a:.3f},{b:.3f},{'yes' if a > 0 else 'no'}" for a, b in numbers]
     if spoilt:

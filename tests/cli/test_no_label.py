@@ -21,7 +21,6 @@ from tests.cli.training import certificate
 from tests.refusals import refuses
 from tests.releases.helpers import replant
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 COLUMNS = ("--number", "age=0:100:4", "--number", "income=0:80:4", "--category", "ward=a,b,c", "--ignore", "name,who")
@@ -39,7 +38,6 @@ def survey(count: int = 1500) -> pandas.DataFrame:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the table, its specification and a release."""
     folder = tmp_path_factory.mktemp("survey")
     survey().to_csv(folder / "survey.csv", index=False)
     ledger = ("--ledger", f"sqlite:///{folder / 'budget.db'}", "--dataset", "survey")

@@ -14,7 +14,6 @@ from privmix.data import embedded_digits
 from tests.cli.helpers import Outcome, privmix
 from tests.data.helpers import write_mnist
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys", "own_folder")
 
 

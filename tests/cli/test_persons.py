@@ -12,7 +12,6 @@ import pytest
 from tests.cli.helpers import Outcome, privmix, refused
 from tests.jobs.persons_data import PERSONS, SECRET, frame, given
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 
@@ -45,9 +44,6 @@ def test_a_check_counts_persons_for_their_owner(tmp_path: Path) -> None:
     assert "persons: 31, at most 50 records each; 2 records without" in outcome.out
     assert "Keep this output private" in outcome.out
     refused(privmix(*line[:-1], "whose"), "--person")
-
-
-# --- what is called public ------------------------------------------------------------------------------------------
 
 
 def numbers(folder: Path, persons: int, each: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:

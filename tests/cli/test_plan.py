@@ -14,7 +14,6 @@ from privmix.planning.choice import counted_error
 from tests.cli.helpers import Outcome, privmix, refused
 from tests.cli.training import certificate
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys", "own_folder")
 
 # So few records that one design needs a noise search of its own: plans are quick.

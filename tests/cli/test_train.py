@@ -27,7 +27,6 @@ from tests.cli.training import (
     written,
 )
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys", "data_folder")
 __all__ = ["data_folder", "written"]
 

@@ -116,7 +116,6 @@ def same(one: str, other: str) -> None:
 
 @pytest.mark.thorough
 def test_torchrun(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a user starts it."""
     monkeypatch.chdir(root)
     started = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1"]
     started += ["--master-port", free_port(), "-m", "privmix.cli.main", *line(seed="0", out="TORCHRUN")]

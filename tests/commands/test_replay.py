@@ -96,9 +96,6 @@ def test_the_same_certificate_is_written_with_a_record_more(place: Path) -> None
     assert len(sizes) == 1, "nor does the file tell how many there are"
 
 
-# Features whose last bits differ from machine to machine.
-
-
 class Rounding(Identity):
     """An extractor on another device."""
 
@@ -146,9 +143,6 @@ def test_a_store_of_other_features_is_found(place: Path) -> None:
     # Of another size.
     with refuses("features_store"):
         pm.replay("REL", "less.npz", key=KEY, features_store="STORE")
-
-
-# What is refused.
 
 
 def test_options_that_make_no_sense_cost_nothing(place: Path) -> None:

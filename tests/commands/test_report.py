@@ -45,7 +45,6 @@ def make_release(
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two releases, a model fitted on the first, and a trained model."""
     root = tmp_path_factory.mktemp("made")
     make_release(root / "REL")
     make_release(root / "OTHER")
@@ -115,9 +114,6 @@ def test_a_run_folder_holds_all_parts(work: Path) -> None:
     assert "privmix report RUN RELEASE" in Path("report.html").read_text()
 
 
-# What doesn't belong together.
-
-
 def test_records_and_models_of_another_release(work: Path) -> None:
     note(work / "RUN", id_of(work / "OTHER"))
     stopped(privmix("report", "RUN", "REL"), "record audit", id_of(work / "OTHER"), id_of(work / "REL"))
@@ -164,9 +160,6 @@ def test_bad_input(line: str, words: list[str], work: Path) -> None:
     stopped(privmix("report", *line.split()), *words)
     assert Path("notes.txt").read_text() == "mine"
     privmix("verify", "REL").passed()
-
-
-# The guarantee's record.
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ CLASSES = ("no", "yes")
 
 
 def numbers(seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Inputs and labels."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, RECORDS)
     return rng.normal(size=(RECORDS, COLUMNS)) + y[:, None], y
@@ -75,7 +74,6 @@ class Kind:
         return planned
 
     def run(self, **changes: Any) -> Done[Any]:
-        """All of it."""
         job = self.make(**changes)
         return job.carry_out(self.plan(job))
 

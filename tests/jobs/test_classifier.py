@@ -20,7 +20,6 @@ from privmix.learning.model_io import save_model
 from tests.commands.test_predict import records as numbers
 from tests.refusals import refuses
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 CLASSES = ["well", "ill"]

@@ -249,7 +249,6 @@ def lost(*_: Any, **__: Any) -> None:
 
 
 def result() -> dict[str, bytes]:
-    """Files of released numbers."""
     return {path.name: path.read_bytes() for path in OUT.rglob("*") if path.suffix in (".safetensors", ".parquet")}
 
 

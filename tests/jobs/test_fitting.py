@@ -17,7 +17,6 @@ from privmix.jobs.release_folder import Release
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 TEST = embedded_digits("test").read()

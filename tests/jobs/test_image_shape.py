@@ -21,7 +21,6 @@ from tests.refusals import refuses
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """Two images of different sizes and colours."""
     encoded = []
     for size, mode in ((20, "RGB"), (33, "L")):
         stream = io.BytesIO()

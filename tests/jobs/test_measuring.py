@@ -23,7 +23,6 @@ from tests.cli.helpers import privmix, refused
 from tests.cli.training import LEDGER, train, write_all
 from tests.refusals import refuses
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 

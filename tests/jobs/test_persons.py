@@ -37,7 +37,6 @@ def ward(tmp_path: Path) -> pm.Ledger:
 
 
 def rows(release: Any) -> np.ndarray:
-    """Features and labels."""
     return np.concatenate([np.asarray(release.x), np.asarray(release.y)], axis=1)
 
 
@@ -271,8 +270,6 @@ def test_a_quantile_that_nothing_pays_for_is_refused(more: dict[str, Any], words
         released("csv", tmp_path, frame(), **{**COUNTED, "person_quantile": 0.9, **more})
 
 
-# --- what neighbours show -------------------------------------------------------------------------------------------
-
 DECLARED = 40
 
 
@@ -328,8 +325,6 @@ def test_a_ledger_and_a_store_hold_nobody(tmp_path: Path, ward: pm.Ledger) -> No
     assert len(kept) > 1
     assert not any(SECRET.encode() in path.read_bytes() or SECRET in path.name for path in kept)
 
-
-# --- kills ----------------------------------------------------------------------------------------------------------
 
 SCRIPT = """
 import os, signal, sys, warnings

@@ -28,7 +28,6 @@ from privmix.world import World
 from tests.refusals import refuses
 from tests.training.test_verify import edit
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 RECORDS, EPSILON, DELTA = 2953, 2.0, 1e-6

@@ -24,7 +24,6 @@ from privmix.planning import planner
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 RNG = np.random.default_rng(0)
@@ -43,7 +42,6 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def held() -> list[str]:
-    """Names of all files in the folder for temporary files."""
     return [path.name for path in Path("tmp").rglob("*") if path.is_file()]
 
 

@@ -19,7 +19,6 @@ from privmix.learning import table_model
 from tests.cli.helpers import privmix, refused
 from tests.refusals import refuses
 
-# Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 SPEC = {

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:`seed`")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A series of three steps and another one."""
     root = tmp_path_factory.mktemp("series")
     for seed, name in enumerate(("visits", "other")):
         pm.series.begin(root / name, month(1), seed=seed, **GIVEN)

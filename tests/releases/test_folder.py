@@ -82,9 +82,6 @@ def test_certificate_says_what_matters(tmp_path: Path) -> None:
     assert deltas == sorted(deltas, reverse=True)
 
 
-# --- tampering -------------------------------------------------------------------------------------------------------
-
-
 def edit(change: Callable[[dict[str, Any]], None], *, rehash: bool = True) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
         path = folder / "certificate.json"
@@ -154,9 +151,6 @@ def test_tampering_is_found(honest: Path, tmp_path: Path, tamper: Callable[[Path
     with pytest.raises(PrivmixError, match=message) as caught:
         verify_release(tmp_path / "rel")
     assert "\n" not in str(caught.value)
-
-
-# --- nothing half-written --------------------------------------------------------------------------------------------
 
 
 def test_only_a_release_is_ever_overwritten(tmp_path: Path) -> None:

@@ -49,7 +49,6 @@ def honest(tmp_path_factory: pytest.TempPathFactory, plan: ReleasePlan) -> Path:
 
 @pytest.fixture
 def released(honest: Path, tmp_path: Path) -> Path:
-    """A copy of its own."""
     shutil.copytree(honest, tmp_path / "rel")
     shutil.copy(beside(honest, SEALED_FILE), beside(tmp_path / "rel", SEALED_FILE))
     return tmp_path / "rel"
@@ -69,9 +68,6 @@ def test_an_honest_release_is_made_again_to_the_last_bit(choices: dict[str, Any]
 def test_the_engine_does_not_matter(released: Path) -> None:
     for options in ({"workers": 1}, {"workers": 3}, {"memory_gb": 1e-4}):
         assert replayed(released, make_records(), KEY, **options).equal
-
-
-# What no statistical test can see.
 
 
 def in_pancakes(generator: np.random.Generator, shape: Any, scale: float) -> NDArray[np.float64]:
@@ -201,9 +197,6 @@ def test_where_files_differ_is_said(released: Path) -> None:
     found = replayed(released, make_records(), KEY)
     assert sorted(one.file for one in found.differences) == ["centre.safetensors", f"data/{shard.name}"]
     assert next(one.rows for one in found.differences if one.file.startswith("data")) == 1
-
-
-# Keys: where they are, and where not.
 
 
 def test_the_key_is_nowhere_but_sealed(tmp_path: Path, plan: ReleasePlan) -> None:

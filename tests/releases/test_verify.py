@@ -89,9 +89,6 @@ def on_grid(values: NDArray[Any], unit: float) -> Arrays:
     return (np.rint(values.astype(np.float64) / unit) * unit).astype(np.float32)
 
 
-# --- honest releases hold --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("choices", "kind"),
     [*((choices, "varied") for choices in HONEST), *((choices, "silent") for choices in SILENT)],
@@ -115,9 +112,6 @@ def test_label_sums_over_classes_measure_the_noise_whatever_the_data(tmp_path: P
     (test,) = [test for test in found.tests if test.name == "noise of label sums over classes"]
     assert test.lowest == pytest.approx(1.0, abs=0.11)
     assert test.caught > 0.85
-
-
-# --- noise that is missing -------------------------------------------------------------------------------------------
 
 
 def half(plan: Plan, x: Arrays, y: Arrays) -> None:
@@ -229,9 +223,6 @@ def test_forged_arrays_are_refused(
     rehash(folder)
     with pytest.raises(InvalidInput, match=message):
         verify_release(folder)
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def other_shard(folder: Path) -> None:
