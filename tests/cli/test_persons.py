@@ -46,6 +46,32 @@ def test_a_check_counts_persons_for_their_owner(tmp_path: Path) -> None:
     refused(privmix(*line[:-1], "whose"), "--person")
 
 
+@pytest.mark.parametrize("make", ["release --design moments --rows 20", "train --epochs 1"])
+def test_commands_name_the_unit(make: str, tmp_path: Path) -> None:
+    """Where a person is the unit, whatever prints an adjacency says so."""
+    unit, folder = "add_remove, one person with all of their records", tmp_path / "OUT"
+    line = [*make.split(), *said("csv", tmp_path / "own"), "--columns", "a,b,c", "--features", "identity"]
+    budget = ["--epsilon", "4", "--delta", "1e-3", "--records", str(PERSONS), "--classes", "well,ill"]
+    seen, shown, verified = (
+        " ".join(privmix(*words).passed().out.split())
+        for words in ([*line, *budget, "--out", folder], ["inspect", folder], ["verify", folder])
+    )
+    assert unit in seen
+    assert f"adjacency {unit}, accountant" in shown
+    assert "5% of the persons that are absent" in shown
+    assert f"adjacency: {unit}" in verified
+    assert "that each has an identifier of their own" in verified
+    assert "one record" not in verified
+    assert privmix("verify", folder, "--json").json()["unit"] == "person"
+    if "release" in make:
+        assert f"adjacency `add_remove`, {unit.partition(', ')[2]}" in (folder / "README.md").read_text()
+        assert unit in (folder / "croissant.json").read_text()
+    privmix("report", folder, "--out", tmp_path / "page.html").passed()
+    page = (tmp_path / "page.html").read_text()
+    assert "one person, with all records" in page
+    assert "that a person is in the data" in page
+
+
 def numbers(folder: Path, persons: int, each: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
     """Records of 16 numbers, so many of each person, that are never alike by chance."""
     rng = np.random.default_rng(0)
