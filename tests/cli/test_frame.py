@@ -93,29 +93,13 @@ def test_a_wrong_option_gets_the_nearest(wrong: str, near: str | None) -> None:
 
 
 def test_the_page_lists_every_error_with_its_exit_code() -> None:
-    for module in (
-        "accounting.base",
-        "folders",
-        "world",
-        "data.files",
-        "engine.cluster",
-        "ledger.pricing",
-        "training.gradients.execution",
-    ):
+    modules = ("accounting.base", "folders", "world", "data.files", "engine.cluster", "ledger.pricing")
+    for module in (*modules, "training.gradients.execution"):
         import_module(f"privmix.{module}")
-    classes = {
-        PrivmixError,
-        *PrivmixError.__subclasses__(),
-        *InvalidInput.__subclasses__(),
-        *StorageError.__subclasses__(),
-    }
+    classes = {PrivmixError}.union(*(one.__subclasses__() for one in (PrivmixError, InvalidInput, StorageError)))
     own = {one.__name__: one.exit_code for one in classes if one.__module__.startswith("privmix.")}
-    bases = "|".join(own)
-    written = {
-        name
-        for file in SOURCE.rglob("*.py")
-        for name in re.findall(rf"^class (\w+)\((?:{bases})\b", file.read_text("utf-8"), re.M)
-    }
+    found = re.compile(rf"^class (\w+)\((?:{'|'.join(own)})\b", re.MULTILINE)
+    written = {name for file in SOURCE.rglob("*.py") for name in found.findall(file.read_text("utf-8"))}
     assert written == set(own) - {"PrivmixError"}
     page = (ROOT / "docs" / "command-line.md").read_text("utf-8")
     rows = {name: int(code) for name, code in re.findall(r"^\| `(\w+)` \| (\d+) \|", page, re.MULTILINE)}

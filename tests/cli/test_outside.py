@@ -16,7 +16,6 @@ from privmix.reports.panel import PANELS
 from privmix.reports.records import RunRecord
 from tests.cli.helpers import privmix, refused
 from tests.processes import run_in
-from tests.refusals import refuses
 
 DOCS = Path(__file__).parents[2] / "docs"
 PARTS = ("row_norms", "row_norms_panel")
@@ -97,13 +96,6 @@ def test_a_package_replaces_no_verb_and_a_module_that_registers_nothing_is_named
     assert privmix("--help").out.count(" verify ") == 1
     (installed / "row_norms.py").write_text('"""Nothing."""\n')
     refused(privmix("row-norms", "REL"), "a module that registers it")
-
-
-def test_kinds_that_no_panel_shows_are_refused(installed: Path) -> None:
-    fields = {"subject": {"kind": "design", "id": None}, "private": False, "content": {}, "settings": {}}
-    assert RunRecord("row-norms", **fields).kind == "row-norms"
-    with refuses("kind"):
-        RunRecord("nonsense", **fields)
 
 
 def test_the_docs_show_these_very_files() -> None:

@@ -57,11 +57,6 @@ add_command(app, Learn)
 app.command("other")(lambda: None)
 
 
-def options() -> dict[str, Any]:
-    command = get_command(app).commands["learn-it"]  # type: ignore[attr-defined]
-    return {option.opts[0]: option for option in command.params}
-
-
 def run(*words: str) -> Learn:
     got.clear()
     get_command(app)(["learn-it", *words], standalone_mode=False)
@@ -69,7 +64,7 @@ def run(*words: str) -> Learn:
 
 
 def test_every_field_is_an_option_with_its_help_and_default() -> None:
-    shown = options()
+    shown = {option.opts[0]: option for option in get_command(app).commands["learn-it"].params}
     own = ["place", "--columns", "--features", "--ledger", "--out", "--rows", "--epochs", "--amp", "--chart"]
     assert list(shown)[:9] == own
     assert (shown["--epochs"].help, shown["--epochs"].rich_help_panel) == ("Passes; more with --amp.", "Learning")
@@ -82,9 +77,8 @@ def test_every_field_is_an_option_with_its_help_and_default() -> None:
 def test_a_command_gets_what_was_said() -> None:
     assert run("x", "--out", "y") == Learn(Path("x"), out=Path("y"))
     found = run("x", "--out=y", "--columns", "a,b", "--amp", "--epochs", "3", "--rows", "8", "--ledger=l", "--no-chart")
-    assert found == Learn(
-        Path("x"), out=Path("y"), number_columns="a,b", amp=True, epochs=3.0, rows=8, ledger="l", chart=False
-    )
+    given = {"number_columns": "a,b", "amp": True, "epochs": 3.0, "rows": 8, "ledger": "l", "chart": False}
+    assert found == Learn(Path("x"), out=Path("y"), **given)
 
 
 def test_the_package_runs_as_a_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -159,13 +159,17 @@ def precious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert file.read_bytes() == b"my only copy"
 
 
-def swap(run: Path, precious: Path, *names: str) -> None:
-    """Another folder, with links, in the place of the run's; the key's second name shows what becomes of its bytes."""
-    os.link(run / "run.key", precious.with_name("key"))
-    run.rename(run.with_name("moved"))
-    (run / "data").mkdir(parents=True)
-    for name in names:
-        (run / name).symlink_to(precious)
+def swapped(run: str, precious: Path, *names: str) -> Callable[[], None]:
+    """Put another folder, with links, in the place of the run's; its key gets a second name, which shows its bytes."""
+
+    def act() -> None:
+        os.link(Path(run, "run.key"), "key")
+        Path(run).rename("moved")
+        Path(run, "data").mkdir(parents=True)
+        for name in names:
+            Path(run, name).symlink_to(precious)
+
+    return act
 
 
 def once(stage: str, act: Callable[[], None]) -> Callable[[str, int, int], None]:
@@ -179,33 +183,28 @@ def once(stage: str, act: Callable[[], None]) -> Callable[[str, int, int], None]
     return progress
 
 
-def ended(precious: Path) -> None:
-    assert precious.with_name("key").read_bytes() == bytes(33), "the key is overwritten where it is by now"
+def ended(run: str, names: list[str]) -> None:
+    assert Path("key").read_bytes() == bytes(33), "the key is overwritten where it is by now"
     assert os.listdir("moved") == []
+    assert {path.name for path in Path(run).rglob("*") if path.is_symlink()} == {Path(name).name for name in names}
+    assert not Path(run.removeprefix(".").removesuffix(".run")).exists()
 
 
 def test_a_run_folder_that_is_swapped_ends_the_release(precious: Path) -> None:
-    shards = [f"{name}-{n:05d}-of-00005.parquet" for n in range(5) for name in ("data/.train", "data/train")]
-    links = [*shards, "run.shards", ".run.shards.draft", "certificate.json", "README.md"]
-
-    def act() -> None:
-        swap(Path(".REL.run"), precious, *links)
-
+    names = [f"{name}-{n:05d}-of-00005.parquet" for n in range(5) for name in ("data/.train", "data/train")]
+    names += ["run.shards", ".run.shards.draft", "certificate.json", "README.md"]
+    progress = once("rows", swapped(".REL.run", precious, *names))
     with pytest.raises(FolderLost, match=r"its key is overwritten and what it held is removed; nothing is published"):
-        pm.release(DATA, **WISHES, design="poisson", rows=ROWS, out="REL", progress=once("rows", act))
-    ended(precious)
-    assert not Path("REL").exists()
-    assert {path.name for path in Path(".REL.run").rglob("*") if path.is_symlink()} == {Path(n).name for n in links}
+        pm.release(DATA, **WISHES, design="poisson", rows=ROWS, out="REL", progress=progress)
+    ended(".REL.run", names)
 
 
 def test_a_run_folder_that_is_swapped_ends_the_training(precious: Path) -> None:
-    def act() -> None:
-        swap(Path(".MODEL.run"), precious, "run.state", ".run.state.draft", "weights.safetensors", "certificate.json")
-
+    names = ["run.state", ".run.state.draft", "weights.safetensors", "certificate.json"]
+    progress = once("private steps", swapped(".MODEL.run", precious, *names))
     with pytest.raises(FolderLost, match="its key is overwritten"):
-        pm.train(DATA, **WISHES, epochs=2, out="MODEL", progress=once("private steps", act))
-    ended(precious)
-    assert not Path("MODEL").exists()
+        pm.train(DATA, **WISHES, epochs=2, out="MODEL", progress=progress)
+    ended(".MODEL.run", names)
 
 
 def test_a_link_in_place_of_a_shard_is_replaced(precious: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 import privmix as pm
 from privmix.data import files
 from privmix.data.source import Source
+from privmix.features.identity import Identity
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 
@@ -52,10 +53,10 @@ def test_a_release_takes_what_was_made(data: Path, tmp_path: Path, monkeypatch: 
 def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the input, the row groups alone that the lacking records are in."""
     monkeypatch.setattr("privmix.data.partial.CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("privmix.features.identity.Identity.step", 50)
-    from privmix.features.identity import Identity
-
-    original, seen = Identity.transform, list[int]()
+    monkeypatch.setattr("privmix.data.fingerprint.SETTLED", -1)
+    monkeypatch.setattr(Identity, "step", 50)
+    original, digest, batches = Identity.transform, hashlib.file_digest, pq.ParquetFile.iter_batches
+    seen, hashed, read = list[int](), list[str](), list[int]()
 
     def cut_off(self: Identity, x: Any) -> Any:
         if len(seen) == 5:
@@ -63,24 +64,18 @@ def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch
         seen.append(len(x))
         return original(self, x)
 
-    monkeypatch.setattr("privmix.data.fingerprint.SETTLED", -1)
-    digest, hashed = hashlib.file_digest, list[str]()
-
     def digested(stream: Any, name: str) -> Any:
         hashed.append(str(stream.name))
         return digest(stream, name)
-
-    read: list[int] = []
-    batches = pq.ParquetFile.iter_batches
 
     def noted(self: Any, *given: Any, row_groups: list[int], **options: Any) -> Any:
         read.extend(row_groups)
         return batches(self, *given, row_groups=row_groups, **options)
 
-    monkeypatch.setattr(Identity, "transform", cut_off)
-    with pytest.raises(KeyboardInterrupt):
-        pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
-    monkeypatch.setattr(Identity, "transform", original)
+    with monkeypatch.context() as patch:
+        patch.setattr(Identity, "transform", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
     notes = tmp_path / ".STORE.hashes"
     assert stat.S_IMODE(notes.stat().st_mode) == 0o600
     # Another process: it hashes the data again only where nobody kept the hash.
@@ -88,8 +83,7 @@ def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(hashlib, "file_digest", digested)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
     pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
-    assert read[0] == sum(seen) // 64
-    assert read[-1] == 4
+    assert (read[0], read[-1]) == (sum(seen) // 64, 4)
     assert str(data) not in hashed
     assert not notes.exists()
 
@@ -152,8 +146,6 @@ def test_an_object_that_changes_while_it_is_read_publishes_nothing(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
-    from privmix.features.identity import Identity
-
     memory, original, seen = fsspec.filesystem("memory"), Identity.transform, list[int]()
     memory.pipe("/changing/d.parquet", data.read_bytes())
 

@@ -42,9 +42,8 @@ def persons(job: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_a_job_is_charged_to_a_budget_of_its_unit(job: str, book: Ledger) -> None:
-    made = JOBS[job](ledger=book, dataset="person", **persons(job))
-    assert made.certificate["plan"]["per_person"] == 1
-    assert made.certificate["in_ledger"] == "planned"
+    made = JOBS[job](ledger=book, dataset="person", **persons(job)).certificate
+    assert (made["plan"]["per_person"], made["in_ledger"]) == (1, "planned")
     assert 0 < book.budget("person").spent <= 2.0
     assert book.budget("person").uncommitted == 0
 
@@ -54,12 +53,8 @@ def test_a_job_is_charged_to_a_budget_of_its_unit(job: str, book: Ledger) -> Non
 def test_another_unit_is_refused_before_a_charge_and_a_record(
     unit: str, job: str, book: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(*_: Any, **__: Any) -> Any:
-        raise AssertionError("a record was read")
-
-    for name in ("contents", "identity"):
-        monkeypatch.setattr("privmix.jobs.dataset.Dataset." + name, read)
-    monkeypatch.setattr("privmix.jobs.persons.Persons.read", read)
+    for name in ("dataset.Dataset.contents", "dataset.Dataset.identity", "persons.Persons.read"):
+        monkeypatch.setattr(f"privmix.jobs.{name}", lambda *_, **__: pytest.fail("a record was read"))
     given = persons(job) if unit == "record" else {}
     with pytest.raises(InvalidInput, match="^unit: .*" + ("--unit person" if unit == "record" else "`person`")):
         JOBS[job](ledger=book, dataset=unit, **given)
@@ -69,11 +64,9 @@ def test_another_unit_is_refused_before_a_charge_and_a_record(
 @pytest.mark.parametrize("job", ["release", "training"])
 def test_records_are_charged_to_persons_by_a_cap(job: str, book: Ledger) -> None:
     book.add_dataset("capped", epsilon=40.0, delta=1e-4, unit="person")
-    made = JOBS[job](ledger=book, dataset="capped", most_per_person=2)
-    one = made.certificate["guarantee"]["epsilon"]
-    assert made.certificate.unit.one == "record"
-    assert made.certificate["in_ledger"] == "planned"
-    assert one <= 2.0 < book.budget("capped").spent
+    made = JOBS[job](ledger=book, dataset="capped", most_per_person=2).certificate
+    assert (made.unit.one, made["in_ledger"]) == ("record", "planned")
+    assert made["guarantee"]["epsilon"] <= 2.0 < book.budget("capped").spent
     assert book.budget("capped").uncommitted == 0
 
 

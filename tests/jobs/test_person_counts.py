@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,25 +26,17 @@ WHOSE = np.repeat(np.arange(PERSONS), 3)
 X, Y = RNG.normal(size=(len(WHOSE), 4)), RNG.integers(0, 2, len(WHOSE))
 
 
-def released(out: Path, persons: int = PERSONS, **options: Any) -> Any:
-    own = persons > WHOSE
-    given = {"design": "moments", "records": PERSONS, "clip_norm": 2.0, **options}
-    return pm.release(
-        (X[own], Y[own]),
-        out=out,
-        epsilon=4.0,
-        delta=1e-3,
-        classes=["no", "yes"],
-        features="identity",
-        person=WHOSE[own],
-        **given,
-    )
+COMMON: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "classes": ["no", "yes"], "features": "identity"}
+
+
+def released(out: Path, design: Any) -> Any:
+    given = {"design": design, "records": PERSONS, "clip_norm": 2.0}
+    return pm.release((X, Y), out=out, person=WHOSE, **COMMON, **given)
 
 
 def test_canaries_are_persons_where_these_are_the_unit(tmp_path: Path) -> None:
     """From Python, in memory; the persons must be declared before anything is read."""
-    common: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "classes": ["no", "yes"], "features": "identity"}
-    training = {**common, "epochs": 1, "batch_size": 10}
+    training = {**COMMON, "epochs": 1, "batch_size": 10}
     pm.train((X, Y), out=tmp_path / "persons", person=WHOSE, records=PERSONS, **training)
     given: dict[str, Any] = {"data": (X, Y), "canaries": 7, "seed": 1, "guesses": 7}
     found = pm.audit(tmp_path / "persons", "canaries", person=WHOSE, canary_records=100, **given)
@@ -64,16 +57,12 @@ def test_canaries_are_persons_where_these_are_the_unit(tmp_path: Path) -> None:
 
 def test_a_guarantee_for_persons_bounds_no_attack_on_their_records(tmp_path: Path) -> None:
     """Who loses one of several records is a person that takes another's place: two units, not one."""
-    certificate = released(tmp_path / "release", design=Poisson(4)).certificate.to_dict()
-
-    class Guess:
-        def decision_function(self, x: Any) -> Any:
-            return np.stack([-x[:, 0], x[:, 0]], axis=1)
-
+    certificate = released(tmp_path / "release", Poisson(4)).certificate.to_dict()
+    guess = SimpleNamespace(decision_function=lambda x: np.stack([-x[:, 0], x[:, 0]], axis=1))
     records, member = PrivateRecords(X, Y), np.arange(len(Y)) < 60
-    assert infer_membership(Guess(), records, member, classes=2).attacks
+    assert infer_membership(guess, records, member, classes=2).attacks
     with refuses("unit"):
-        infer_membership(Guess(), records, member, classes=2, certificate=certificate)
+        infer_membership(guess, records, member, classes=2, certificate=certificate)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +74,7 @@ def test_a_release_of_persons_is_one_that_its_reader_takes(kind: Any, tmp_path: 
     """Of each design: what is told of the noise and its grid is what the engine drew."""
     given, known = {"mixup_degree": 6, "expected_classes": 1.0}, {one.name for one in kind.options() if one.init}
     options = {name: value for name, value in given.items() if name in known and kind.name != "gaussian-mixing"}
-    released(tmp_path / "release", design=kind(**options))
+    released(tmp_path / "release", kind(**options))
     assert verify_release(tmp_path / "release").epsilon <= 4.0
 
 

@@ -15,19 +15,19 @@ def test_figures_are_scikit_learns() -> None:
     for size in (2, 3, 7):
         labels = rng.integers(0, size, 200)
         scores = rng.normal(size=(200, size)) + np.eye(size)[labels]
-        told = softmax(scores, axis=1)
+        told, predicted, counts = softmax(scores, axis=1), scores.argmax(axis=1), np.bincount(labels)
         found = Quality.of(scores, labels, tuple(map(str, range(size))), told)
-        predicted = scores.argmax(axis=1)
-        assert found.log_loss == pytest.approx(log_loss(labels, told))
-        shares = np.bincount(labels) / 200
-        assert found.guessing_log_loss == pytest.approx(log_loss(labels, np.tile(shares, (200, 1))))
-        assert found.accuracy == pytest.approx(accuracy_score(labels, predicted))
-        assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(labels, predicted))
-        assert found.majority_accuracy == pytest.approx(np.bincount(labels).max() / 200)
-        assert found.majority == str(np.bincount(labels).argmax())
-        assert (found.auc is None) is (size > 2)
+        figures = {
+            "log_loss": log_loss(labels, told),
+            "guessing_log_loss": log_loss(labels, np.tile(counts / 200, (200, 1))),
+            "accuracy": accuracy_score(labels, predicted),
+            "balanced_accuracy": balanced_accuracy_score(labels, predicted),
+            "majority_accuracy": counts.max() / 200,
+        }
         if size == 2:
-            assert found.auc == pytest.approx(roc_auc_score(labels, scores[:, 1] - scores[:, 0]))
+            figures["auc"] = roc_auc_score(labels, scores[:, 1] - scores[:, 0])
+        assert {name: getattr(found, name) for name in figures} == pytest.approx(figures)
+        assert (found.majority, found.auc is None) == (str(counts.argmax()), size > 2)
 
 
 def test_a_model_that_says_one_class_is_named() -> None:

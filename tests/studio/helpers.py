@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from privmix.studio.app import Studio
@@ -40,8 +40,7 @@ AUTO = replace(TABLE, design="auto", attainable="85")
 UNEVEN = replace(AUTO, shares="88, 12")
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
     text: str
@@ -76,17 +75,12 @@ def ask(
 
 
 def form_of(asked: FormData, **more: str) -> list[tuple[str, str]]:
-    columns = [
-        pair
-        for column in asked.columns
-        for pair in (
-            ("column_name", column.name),
-            ("column_holds", column.holds),
-            ("column_values", column.values),
-            ("column_empty", "allowed" if column.empty else "refused"),
-        )
-    ]
     plain = {item.name: getattr(asked, item.name) for item in fields(asked) if item.name != "columns"}
+    columns = [
+        (f"column_{name}", value)
+        for column in asked.columns
+        for name, value in {**vars(column), "empty": "allowed" if column.empty else "refused"}.items()
+    ]
     return [*plain.items(), *columns, *more.items()]
 
 
