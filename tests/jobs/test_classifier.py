@@ -71,9 +71,7 @@ def test_it_is_fitted_to_the_release_alone(release: pm.Release) -> None:
 
 def test_releases_are_neither_copied_nor_lost(release: pm.Release) -> None:
     assert clone(release, safe=False) is release
-    twin = pickle.loads(pickle.dumps(release))
-    assert np.array_equal(twin.x, release.x)
-    del twin
+    assert np.array_equal(pickle.loads(pickle.dumps(release)).x, release.x)
     # The folder is its first owner's.
     assert pm.verify(release)
 

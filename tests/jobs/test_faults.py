@@ -178,13 +178,8 @@ def test_a_full_disk_leaves_room_for_what_a_refused_record_needs(book: Ledger, m
 
 def test_an_answer_of_the_ledger_that_is_lost_is_told_and_found(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     reserve = Ledger.reserve
-
-    def lost(self: Ledger, *given: Any, **more: Any) -> Any:
-        reserve(self, *given, **more)
-        raise pm.StorageError("ledger: connection lost")
-
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "reserve", lost)
+        patch.setattr(Ledger, "reserve", lambda *given, **more: lost(reserve(*given, **more)))
         with pytest.raises(pm.StorageError) as caught:
             pm.release((X, Y), **MOMENTS)
     told: Any = vars(caught.value)["spent"]
@@ -219,10 +214,9 @@ def test_a_copied_run_folder_gives_one_result_for_one_charge(
         with pytest.raises(Killed):
             run()
     shutil.copytree(kept, "copy")
-    with monkeypatch.context() as patch:
-        # Once it is noted what came of a charge, no run begins for it at all.
-        patch.setattr(Ledger, "commit", lost)
-        run(resume=True)
+    # Once it is noted what came of a charge, no run begins for it at all.
+    monkeypatch.setattr(Ledger, "commit", lost)
+    run(resume=True)
     first = result()
     OUT.rename("first")
     number = RECORDS - 2 if part == "count" else RECORDS
@@ -230,15 +224,12 @@ def test_a_copied_run_folder_gives_one_result_for_one_charge(
     if job == "release of persons":
         other["person"] = PERSONS["person"][:number]
     shutil.copytree("copy", kept)
-    with refuses("data") as refused:
+    with refuses("data"):
         run(resume=True, **other)
-    assert refused.value.field == "data"
     assert not OUT.exists()
     shutil.rmtree(kept)
     shutil.copytree("copy", kept)
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "commit", lost)
-        run(resume=True)
+    run(resume=True)
     assert result() == first
     assert (entries("reserve"), entries("commit")) == (charges, 0)
     assert verify_ledger(book)
