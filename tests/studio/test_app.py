@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import util
 from pathlib import Path
@@ -45,9 +46,8 @@ sys.addaudithook(_hook)
 
 
 @pytest.fixture
-def opened() -> Any:
+def opened() -> Iterator[list[str]]:
     global _watching
-    _opened.clear()
     _watching = True
     yield _opened
     _watching = False
@@ -154,14 +154,14 @@ def test_what_is_not_right_is_not_begun(asked: FormData, words: str, tmp_path: P
 def test_what_is_typed_is_shown_as_text(tmp_path: Path) -> None:
     app = studio(tmp_path).app
     evil = '"><script>alert(1)</script>'
-    shown = [
-        ask(app, "POST", "/fence/live", form=form_of(replace(TABLE, out=evil, data=evil))).text,
-        ask(app, "POST", "/fence/columns", form=form_of(TABLE, names=evil)).text,
-        ask(app, "POST", "/fence/verify", form=[("folder", evil)]).text,
-        ask(app, "POST", "/fence/ledger/budget", form=[("dataset", evil), ("epsilon", evil)]).text,
-        ask(app, "GET", "/fence/").text,
-    ]
-    assert all("<script>alert" not in text for text in shown)
+    forms = {
+        "live": form_of(replace(TABLE, out=evil, data=evil)),
+        "columns": form_of(TABLE, names=evil),
+        "verify": [("folder", evil)],
+        "ledger/budget": [("dataset", evil), ("epsilon", evil)],
+    }
+    shown = [ask(app, "POST", f"/fence/{path}", form=form).text for path, form in forms.items()]
+    assert all("<script>alert" not in text for text in (*shown, ask(app, "GET", "/fence/").text))
 
 
 def test_marks_that_cannot_be_printed_are_left_out(tmp_path: Path) -> None:
@@ -190,14 +190,9 @@ def test_a_path_that_no_system_has_is_refused(tmp_path: Path) -> None:
 def test_a_budget_is_given_once_with_a_unit_that_was_chosen(tmp_path: Path) -> None:
     app = studio(tmp_path).app
     form = {"file": "l.db", "dataset": "visits", "epsilon": "4", "delta": "1e-5", "mode": "adaptive"}
-
-    def given(**more: str) -> int:
-        return ask(app, "POST", "/fence/ledger/budget", form=list({**form, **more}.items())).status
-
-    assert given() == 422
-    assert not (tmp_path / "l.db").exists()
-    assert given(unit="person") == 303
-    assert given(unit="person") == 422
+    for more, status in (({}, 422), ({"unit": "person"}, 303), ({"unit": "person"}, 422)):
+        assert ask(app, "POST", "/fence/ledger/budget", form={**form, **more}.items()).status == status
+        assert (tmp_path / "l.db").exists() == bool(more)
     budget = Ledger.open(f"sqlite:///{tmp_path / 'l.db'}").stated_budget("visits")
     assert (budget.epsilon, budget.unit, budget.mode) == (4.0, "person", "adaptive")
     assert "visits" in ask(app, "GET", "/fence/ledger").text
@@ -254,16 +249,15 @@ def test_a_forecast_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPatch) 
     stale: list[DataFacts] = []
 
     def forecast(facts: DataFacts, tell: Any) -> None:
-        if facts == first:
-            begun.set()
-            assert told.wait(10)
-            try:
-                tell(RunningForecast(done=1, total=2))
-            except Exception:
-                stale.append(facts)
-                raise
-        else:
-            tell(RunningForecast({1.0: 0.7}, 1, 1))
+        if facts == second:
+            return tell(RunningForecast({1.0: 0.7}, 1, 1))
+        begun.set()
+        assert told.wait(10)
+        try:
+            tell(RunningForecast(done=1, total=2))
+        except Exception:
+            stale.append(facts)
+            raise
 
     monkeypatch.setattr(pricing, "forecast_of", forecast)
     forecasts = Forecasts()
