@@ -17,7 +17,8 @@ import pytest
 
 import privmix as pm
 from privmix.data import FeatureStore
-from privmix.folders import FolderLost
+from privmix.data.source import Schema
+from privmix.folders import FolderLost, HeldFolder
 from privmix.releases import folder as release_folder
 from tests.cli.helpers import privmix
 from tests.cli.training import save, that_write, write_own
@@ -233,8 +234,6 @@ def test_drafts_of_models_and_pools_are_held(precious: Path, monkeypatch: pytest
 
 def plant(monkeypatch: pytest.MonkeyPatch, draft: Path, precious: Path) -> None:
     """Swap a draft as soon as the first file is written to it."""
-    from privmix.folders import HeldFolder
-
     write = HeldFolder.write
 
     def swapped(self: HeldFolder, name: str, content: bytes, **given: Any) -> None:
@@ -250,8 +249,6 @@ def plant(monkeypatch: pytest.MonkeyPatch, draft: Path, precious: Path) -> None:
 
 
 def test_a_feature_store_that_is_swapped_is_not_put_in_place(precious: Path) -> None:
-    from privmix.data.source import Schema
-
     schema = Schema(4, (2,), ("a", "b"))
     writer = FeatureStore.create("STORE", 4, 2, schema=schema, extractor={"name": "identity"})
     Path(".STORE.partial").rename("moved")

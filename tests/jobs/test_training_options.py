@@ -82,7 +82,6 @@ def test_what_changes_nothing_is_refused() -> None:
 
 
 OUTSIDE = """
-from dataclasses import dataclass
 from privmix.training.mechanisms.base import MECHANISMS
 from privmix.training.mechanisms.dp_sgd import DpSgdMechanism
 from privmix.training.plan import TrainingPlan
@@ -168,16 +167,15 @@ settings = json.loads(json.dumps(config.settings()))
 assert (settings["mechanism"], settings["beat"]) == ("beating", 3)
 assert TrainingConfig.from_settings(settings) == config
 x, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
-model = pm.train((x, y), **how, mechanism="beating:beat=2", features="identity", classes=2, epochs=1, batch_size=20)
-print(model.certificate["settings"]["beat"])
-how = {"scenario": "extended", "public_method": "multiplicity+pulling:pull=3", "warm_up": "sam:epochs=0"}
-config = TrainingConfig.for_model("linear", records=60, epsilon=8.0, delta=1e-3, **how)
+given = {**how, "features": "identity", "classes": 2, "epochs": 1, "batch_size": 20}
+print(pm.train((x, y), **given, mechanism="beating:beat=2").certificate["settings"]["beat"])
+more = {"scenario": "extended", "public_method": "multiplicity+pulling:pull=3", "warm_up": "sam:epochs=0"}
+config = TrainingConfig.for_model("linear", records=60, **how, **more)
 settings = json.loads(json.dumps(config.settings()))
 assert settings["extended"]["method_options"] == {"pulling": {"pull": 3}}
 assert TrainingConfig.from_settings(settings) == config
-how |= {"public": (x[:20] + 1, y[:20]), "public_method": "multiplicity+pulling:pull=5,batch_size=5"}
-given = {"epsilon": 8.0, "delta": 1e-3, "features": "identity", "classes": 2, "epochs": 1, "batch_size": 20}
-pm.train((x, y), **given, **how)
+more |= {"public": (x[:20] + 1, y[:20]), "public_method": "multiplicity+pulling:pull=5,batch_size=5"}
+pm.train((x, y), **given, **more)
 """
 
 

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -164,27 +163,23 @@ def test_what_is_typed_is_shown_as_text(tmp_path: Path) -> None:
     assert all("<script>alert" not in text for text in (*shown, ask(app, "GET", "/fence/").text))
 
 
-def test_marks_that_cannot_be_printed_are_left_out(tmp_path: Path) -> None:
-    found = studio(tmp_path)
+def test_paths_that_no_system_has_and_marks_that_cannot_be_printed(tmp_path: Path) -> None:
+    found, long = studio(tmp_path), "x" * 5_000
+    for path, form, status in (
+        ("release", form_of(replace(TABLE, data=long), key=key_of(found.app)), 422),
+        ("verify", [("folder", long)], 422),
+        ("verify", [("folder", "."), ("key", long)], 422),
+        ("verify", [("folder", "\x00")], 422),
+        ("live", form_of(replace(TABLE, out=long, ledger=long, dataset="d")), 200),
+        ("ledger", [("file", "\x00")], 303),
+        ("ledger", [("file", long)], 303),
+    ):
+        assert ask(found.app, "POST", f"/fence/{path}", form=form).status == status
+    assert ask(found.app, "GET", "/fence/ledger").status == 200
     for name in ("data", "ledger", "out", "label"):
         form = form_of(replace(TABLE, dataset="d", **{name: "a\x00\x1b[31mb"}))
         assert ask(found.app, "POST", "/fence/live", form=form).status == 200
         assert getattr(found.asked, name) == "a[31mb"
-    assert ask(found.app, "POST", "/fence/verify", form=[("folder", "\x00")]).status == 422
-    assert ask(found.app, "POST", "/fence/ledger", form=[("file", "\x00")]).status == 303
-
-
-def test_a_path_that_no_system_has_is_refused(tmp_path: Path) -> None:
-    app, long = studio(tmp_path).app, "x" * 5_000
-    for path, form, status in (
-        ("release", form_of(replace(TABLE, data=long), key=key_of(app)), 422),
-        ("verify", [("folder", long)], 422),
-        ("verify", [("folder", "."), ("key", long)], 422),
-        ("live", form_of(replace(TABLE, out=long, ledger=long, dataset="d")), 200),
-        ("ledger", [("file", long)], 303),
-    ):
-        assert ask(app, "POST", f"/fence/{path}", form=form).status == status
-    assert ask(app, "GET", "/fence/ledger").status == 200
 
 
 def test_a_budget_is_given_once_with_a_unit_that_was_chosen(tmp_path: Path) -> None:
@@ -351,11 +346,3 @@ def test_it_serves_the_folder_and_prints_the_address(tmp_path: Path, monkeypatch
     found = privmix("studio", tmp_path, "--no-browser", "--port", "8124").passed()
     assert asked == [(tmp_path, 8124, False)]
     assert found.out.startswith("studio: http://127.0.0.1:1/f/?token=t\n")
-
-
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = util.find_spec
-    monkeypatch.setattr("privmix.studio.command.find_spec", lambda name: None if name == "uvicorn" else found(name))
-    outcome = privmix("studio", "--no-browser")
-    assert outcome.code == 2
-    assert "pip install '.[studio]'" in outcome.err
