@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,19 @@ from tests.cli.training import line, save, write_own
 MEMBERS, OTHERS = 300, 300
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", autouse=True)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The current folder: data, a release with a model, another release, and a trained model."""
     root = tmp_path_factory.mktemp("membership")
     write_own(root, MEMBERS, OTHERS)
-    data = ["--data", str(root / "own"), "--classes", "10"]
-    budget = ["--features", "pixels", "--design", "moments", "--rows", "40", "--epsilon", "20", "--delta", "1e-4"]
+    release = "release --data own --classes 10 --features pixels --design moments --rows 40 --epsilon 20 --delta 1e-4"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         for name in ("REL", "OTHER"):
-            assert privmix("release", *data, *budget, "--out", name).code == 0
-        assert privmix("fit", "REL", "--out", "MODEL").code == 0
-        assert privmix(*line(out="TRAINED")).code == 0
-    return root
-
-
-@pytest.fixture(autouse=True)
-def _there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(place)
+            privmix(*release.split(), "--out", name).passed()
+        privmix("fit", "REL", "--out", "MODEL").passed()
+        privmix(*line(out="TRAINED")).passed()
+        yield
 
 
 def attack(*more: str, model: str = "MODEL") -> Outcome:

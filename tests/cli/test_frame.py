@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from privmix import __version__
 from privmix.cli import main
 from privmix.cli.app import VERBS
 from privmix.cli.frame import EVERY_COMMAND, example_of
 from privmix.errors import REFUTED, InvalidInput, PrivmixError, StorageError
 from tests.cli.helpers import privmix
 from tests.golden.help import verbs
+from tests.processes import run_in
 
 COMMANDS = verbs()
 ROOT = Path(__file__).parents[2]
@@ -66,12 +68,19 @@ def test_every_command_is_in_one_group_and_has_the_frame_s_options() -> None:
     assert {verb.panel for verb in VERBS.values()} == set(READERS[:-1])
     for name in VERBS:
         assert len(re.findall(rf"^  {name} ", text, re.MULTILINE)) == 1
+    # Fields that a text of help names are flags in it.
+    assert "Replace an existing --out" in shown("release", "--help-all", columns=120)
     for words, command in COMMANDS.items():
         frame = {one.name for one in command.params if one.rich_help_panel == EVERY_COMMAND}
         # Groups that do nothing by themselves have none.
         assert frame == (
             set() if words in ((), ("attack",), ("ledger",), ("series",)) else {"help_all", "config", "print_config"}
         )
+
+
+def test_the_package_runs_as_a_program() -> None:
+    program = "import runpy, sys; sys.argv = ['privmix', '--version']; runpy.run_module('privmix', run_name='__main__')"
+    assert __version__ in run_in(Path(), program, timeout=60).stdout
 
 
 def test_a_missing_option_shows_how_the_command_is_called() -> None:

@@ -28,15 +28,7 @@ from privmix.releases.folder import CENTRE_FILE, file_hash, load_release
 from privmix.releases.shards import arrays_bytes, write_shard
 from privmix.releases.verify import verify_release
 from tests.refusals import refuses, refuses_any_change
-from tests.releases.helpers import (
-    ALL_DESIGNS,
-    CLASSES,
-    design_name,
-    make_plan,
-    make_records,
-    replant,
-    write_release,
-)
+from tests.releases.helpers import ALL_DESIGNS, CLASSES, design_name, make_plan, make_records, replant, write_release
 
 Arrays = NDArray[np.float32]
 Forge = Callable[[Plan, Arrays, Arrays], object]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,35 +38,29 @@ def test_the_unit_starts_empty_and_must_be_chosen() -> None:
     assert [problem.field for problem in problems_of(replace(TABLE, unit="house"))] == ["unit"]
 
 
+AGE = Column("age", "number", "0:1")
+# A field and values that it does not take.
+WRONG: dict[str, Sequence[Any]] = {
+    **dict.fromkeys(("data", "label", "classes", "out"), ("",)),
+    "records": ("", "many", "-5"),
+    "epsilon": ("0", "nan"),
+    "delta": ("1",),
+    "attainable": ("100",),
+    "shares": ("88", "88, 21", "many, few", "100, 0"),
+    "columns": ((), (Column("age"),), (Column("age", "ignore"),), (AGE, AGE), (AGE, Column("ill", "category", "a,b"))),
+    "what": ("films",),
+    "design": ("other",),
+}
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"data": ""}, "data"),
-        ({"label": ""}, "label"),
-        ({"classes": ""}, "classes"),
-        ({"records": ""}, "records"),
-        ({"records": "many"}, "records"),
-        ({"records": "-5"}, "records"),
-        ({"epsilon": "0"}, "epsilon"),
-        ({"epsilon": "nan"}, "epsilon"),
-        ({"delta": "1"}, "delta"),
-        ({"attainable": "100"}, "attainable"),
-        ({"shares": "88"}, "shares"),
-        ({"shares": "88, 21"}, "shares"),
-        ({"shares": "many, few"}, "shares"),
-        ({"shares": "100, 0"}, "shares"),
+        *(({field: value}, field) for field, values in WRONG.items() for value in values),
         ({"unit": "person"}, "person"),
         ({"ledger": "l.db"}, "dataset"),
         ({"dataset": "d"}, "ledger"),
-        ({"columns": ()}, "columns"),
-        ({"columns": (Column("age"),)}, "columns"),
-        ({"columns": (Column("age", "ignore"),)}, "columns"),
-        ({"columns": (Column("age", "number", "0:1"), Column("age", "number", "0:1"))}, "columns"),
-        ({"columns": (Column("age", "number", "0:1"), Column("ill", "category", "a,b"))}, "columns"),
         ({"what": "images"}, "image_size"),
-        ({"what": "films"}, "what"),
-        ({"design": "other"}, "design"),
-        ({"out": ""}, "out"),
     ],
 )
 def test_what_is_missing_is_said_of_its_field(change: dict[str, Any], field: str) -> None:
