@@ -127,7 +127,6 @@ class Certificate(Shown, Mapping[str, Any]):
         return f"Certificate({self.kind} {self.id}, {promise})"
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return the promise."""
         names = ", ".join(str(item["file"]) for item in self.files)
         return f"Certificate of {self.kind} {self.id}", {
             **self.lead(),

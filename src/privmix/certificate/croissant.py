@@ -158,7 +158,7 @@ def _file(item: Mapping[str, Any], about: str | None) -> dict[str, Any]:
     name = str(item["file"])
     return {
         "@type": "cr:FileObject",
-        # A file's name identifies it inside the folder, wherever that is published.
+        # A file's name identifies it inside the folder at any place of publication.
         "@id": name,
         "name": name,
         **({} if about is None else {"description": about}),

@@ -104,7 +104,6 @@ class Guarantee:
 
     @property
     def odds(self) -> str:
-        """The same in words."""
         return f"on an even bet the best attack is right at most {percent_up(self.right)} of the time"
 
     @property

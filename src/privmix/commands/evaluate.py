@@ -72,7 +72,6 @@ class Evaluation(Measured):
         return self.quality.accuracy
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         figure = None if self.figure is None else str(self.figure)
         # The record alone has these.
         own = {"classes", "confusion", "split"}

@@ -105,7 +105,6 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
     seed: int = option(0, "Seed of the rows.")
 
     def run(self, progress: Progress) -> TableEvaluation:
-        """Sample and compare."""
         from privmix.attacks.table_rows import attack_rows, check_control
         from privmix.features.table_states import table_states
         from privmix.jobs.features import features_in_memory

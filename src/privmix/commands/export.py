@@ -41,7 +41,6 @@ class Exported(Shown):
         return "Network written", {"file": self.out, "in torch": self.line}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {"out": str(self.out), "in_torch": self.line}
 
 

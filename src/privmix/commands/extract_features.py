@@ -45,7 +45,6 @@ class ExtractedFeatures(Shown):
         return {**vars(self), "path": str(self.path), "privacy": AS_PRIVATE}
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return what it is, and what it is not."""
         return f"Features of {self.records:,} records", {
             "folder": self.path,
             "features": f"{self.dim:,} by {self.features}",

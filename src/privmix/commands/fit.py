@@ -88,11 +88,9 @@ class Predictions(Shown):
         return f"Predictions for {len(self):,} records", facts if self.out is None else {**facts, "file": self.out}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {"records": len(self), "counts": self.counts, "out": None if self.out is None else str(self.out)}
 
     def picture(self) -> Bars:
-        """Return the same counts."""
         most = sorted(self.counts.items(), key=lambda item: -item[1])[:_MOST_CLASSES]
         return Bars("Predicted classes", [Bar(name, count, f"{count:,}") for name, count in most])
 

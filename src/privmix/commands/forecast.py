@@ -59,7 +59,6 @@ class Forecast(Columns, PlannerAssumptions, Command["ForecastResult | Budgets | 
     figure: str | Path | None = option(None, "Figure to write: predicted accuracy by epsilon (.svg, .png).")
 
     def run(self, progress: Progress) -> ForecastResult | Budgets | TableForecast:
-        """Ask the planner."""
         from privmix.jobs.forecast import predict
 
         return predict(self, progress)

@@ -88,7 +88,6 @@ class Show(AtLedger, Command[Facts]):
     dataset: str | None = option(None, "Dataset to show. Default: all.")
 
     def run(self, progress: Progress) -> Facts:
-        """Read them."""
         from privmix.ledger.pricing import covered
 
         opened = self.opened()
@@ -176,7 +175,6 @@ class History(AtLedger, Command[Facts]):
     dataset: str = option(MISSING, DATASET_HELP)
 
     def run(self, progress: Progress) -> Facts:
-        """Read them."""
         found = self.opened().history(self.dataset)
         lines = {
             str(one["number"]): f"{one.get('at', '')} {one['kind']}: {_what(one)} ({one['hash'][:12]})" for one in found
@@ -200,7 +198,7 @@ def _what(entry: dict[str, Any]) -> str:
                 return f"{entry['id'][:8]} is for content {entry['fingerprint'][:12]}"
             if "step" in entry:
                 return f"{entry['id'][:8]}, step {entry['step']}: for records {entry['content'][:12]}"
-            # Hashes of files are long, and only their number tells a reader something.
+            # Hashes of files are long: their number is what a reader needs.
             new = len(entry.get("files", ()))
             files = f"{new:,} file{'' if new == 1 else 's'} new to this ledger"
             return f"{entry['id'][:8]} is for content {entry.get('content', '')[:12]}, {files}"
@@ -218,7 +216,6 @@ class Export(AtLedger, Command[Facts]):
     example = "privmix ledger export --ledger sqlite:///ledger.db > ledger.json"
 
     def run(self, progress: Progress) -> Facts:
-        """Read them."""
         opened = self.opened()
         datasets = {name: opened.history(name) for name in opened.names()}
         content = {"format": "privmix-ledger", "schema_version": 1, "datasets": datasets}

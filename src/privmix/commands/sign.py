@@ -34,7 +34,6 @@ class Signed(Shown):
         return f"Signed: {self.files:,} file{'s' * (self.files != 1)}", {"key": self.key_id, "signature": self.file}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {"file": str(self.file), "files": self.files, "key_id": self.key_id}
 
 
@@ -91,13 +90,11 @@ class KeyFiles(Shown):
     auditor: bool
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Files and owner of the keys."""
         others = "for the publisher of the release" if self.auditor else "publish it"
         facts = {"private key": f"{self.private} (keep it secret)", "public key": f"{self.public} ({others})"}
         return "New auditor's key" if self.auditor else "New key", {**facts, "key id": self.key_id}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {"private": str(self.private), "public": str(self.public), "key_id": self.key_id}
 
 

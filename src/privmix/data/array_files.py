@@ -148,7 +148,7 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int, 
 
 
 def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> None:
-    # Objects are pickled, and to unpickle is to run what the file says.
+    # Objects are pickled, and unpickling runs code of the file.
     if dtype.hasobject:
         raise InvalidInput("type of array", str(dtype), _PLAIN)
     # A header states any shape: one that the content does not fill would still be allocated.

@@ -97,7 +97,6 @@ class Tree:
 
     @cached_property
     def folders(self) -> Mapping[str, set[str]]:
-        """Names in each folder, by its path; the folder of all is ``""``."""
         found: dict[str, set[str]] = {"": set()}
         for relative in self.entries:
             path = PurePosixPath(relative)

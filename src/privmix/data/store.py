@@ -248,7 +248,6 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def _opened_meta(path: Path) -> Mapping[str, Any]:
-    """Return the description of a finished store."""
     PrivateFolder(path, "feature store").close()
     meta = json.loads((path / _META).read_text(encoding="utf-8"))
     if meta["version"] != _VERSION:

@@ -257,7 +257,6 @@ def fits_name(name: Any) -> bool:
 
 
 def extractor_names() -> list[str]:
-    """Names that :func:`get_extractor` knows."""
     return sorted(extractor_kinds())
 
 

@@ -183,7 +183,6 @@ def feature_names(spec: Mapping[str, Any], dim: int) -> tuple[str, ...]:
 
 
 def statements_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sentences of a certificate on features of this spec."""
     known = extractor_kind(str(spec.get("name"))) or Extractor
     if known.statements.__func__ is Extractor.statements.__func__:  # type: ignore[attr-defined]
         return ()

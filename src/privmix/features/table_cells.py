@@ -141,7 +141,6 @@ class Missing:
         return self.own or self.instead is not None
 
     def holds(self, cell: Any) -> bool:
-        """Whether a cell is missing by declaration."""
         if not self.declared:
             return False
         if is_blank(cell):

@@ -116,7 +116,7 @@ class VisionEncoder(PretrainedEncoder):
             raise
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             raise InvalidInput("model", self._public_name, f"{_ALLOWED}, for images of {side} pixels") from None
-        # Dropout or random weights would make features that nobody can make again.
+        # Dropout or random weights would give other features in each run.
         if not torch.equal(first, second):
             raise InvalidInput("model", self._public_name, "a model that gives the same output for the same image")
         return int(first.shape[1])

@@ -35,7 +35,6 @@ class AuditResult(Measured, Generic[A]):
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return the verdict, and what it rests on."""
         return self.audit.shown()
 
     def picture(self) -> Bars:
@@ -43,7 +42,6 @@ class AuditResult(Measured, Generic[A]):
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Caveats of the figures."""
         return tuple(text for text in self.measurement.statements if text not in self.warnings)
 
     @property

@@ -72,7 +72,6 @@ def new_note(dataset: str | None) -> dict[str, Any] | None:
 
 
 def charged_note(note: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the same once it is made."""
     return None if note is None else {**note, "charged": True}
 
 

@@ -57,7 +57,6 @@ def class_prior(release: ReleasedDataset, given: Any, extractor: Extractor) -> C
 
 
 def class_texts(given: Any, classes: Sequence[str]) -> Texts:
-    """Return the texts of each class, in the order of `classes`."""
     # `given` is "names" (the names in a few plain sentences), a mapping or a file. A mapping has one text or several
     # for every class. A file is a JSON object, or CSV with the columns `class` and `description`, where a class may
     # have several lines.

@@ -145,13 +145,11 @@ class Columns(TableColumns):
 
     @property
     def number_names(self) -> list[str] | None:
-        """Names of the columns of the inputs, where they are declared."""
         assert not isinstance(self.columns, Columns)
         return None if self.columns is None else listed(self.columns)
 
     @property
     def person_names(self) -> list[str]:
-        """Names of the columns that identify persons."""
         return [] if self.person is None else listed(self.person)
 
     @classmethod

@@ -133,7 +133,6 @@ class DataCheck(Shown):
 
     @property
     def verdict(self) -> str:
-        """In words."""
         if not self.fits:
             return "a release would be refused"
         if not self.counts:

@@ -108,7 +108,6 @@ class Dataset:
 
     @property
     def schema(self) -> Schema:
-        """Public facts."""
         return self.source.schema
 
     @property

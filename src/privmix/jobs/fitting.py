@@ -66,7 +66,6 @@ def encoded(release: ReleasedDataset, extractor: Extractor, progress: Progress |
 def fitted(
     release: HasDataset | ReleasedDataset | str | Path, asked: FitOptions | None = None, tell: Progress = silent
 ) -> Model:
-    """Return a model of a release."""
     how = FitOptions() if asked is None else asked
     learner, augment = how.learner, how.augment
     if not isinstance(learner, ReleaseLearner):

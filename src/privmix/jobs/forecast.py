@@ -56,12 +56,10 @@ class ForecastResult(Shown):
 
     @property
     def of_goal(self) -> TableChoice | Candidate:
-        """The choice of the planner for the goal."""
         return self.table if self.goal == TABLE and self.table is not None else self.choice.best
 
     @property
     def plan(self) -> Plan:
-        """The plan that the goal asks for."""
         return self.of_goal.plan
 
     @property
@@ -71,7 +69,6 @@ class ForecastResult(Shown):
 
     @property
     def accuracy(self) -> float:
-        """Forecast accuracy with that plan."""
         return self.of_goal.accuracy
 
     @property
@@ -99,7 +96,6 @@ class ForecastResult(Shown):
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Reasons, and the results of theory."""
         found = [*self.choice.reasons, *map(str, self.choice.left_out)]
         if self.table is not None:
             chosen, far = self.table, self.variations.get(self.choice.best.name)
@@ -162,7 +158,6 @@ class Budgets(Shown):
         return (self.least or self.forecasts[-1]).choice
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return what each budget buys."""
         lines = {f"epsilon {exact(one.choice.epsilon)}": one.in_a_line() for one in self.forecasts}
         title = f"Predicted accuracy by epsilon, delta {exact(self.forecasts[0].choice.delta)}"
         if self.accuracy is None and self.auc is None:
@@ -173,7 +168,6 @@ class Budgets(Shown):
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Return how to read the lines."""
         found = ["best attack: on an even bet whether a record is in the data; guessing is right 50% of the time"]
         if any(one.variation is not None for one in self.forecasts):
             found.append("rows differ: total variation of two columns of drawn rows and of the records, by noise alone")
@@ -185,7 +179,6 @@ class Budgets(Shown):
         return (*found, *(() if self.figure is None else (f"picture: {self.figure}",)))
 
     def picture(self) -> Bars:
-        """Accuracy of each budget."""
         bars = [
             Bar(f"epsilon {exact(one.choice.epsilon)}", best.accuracy, f"{100 * best.accuracy:.1f}%", one is self.least)
             for one in self.forecasts

@@ -68,7 +68,6 @@ class Inspection(Shown):
         return tuple(self.lines if self.full else brief)
 
     def picture(self) -> Bars | None:
-        """Picture of the guarantee."""
         return None if self.certificate is None else self.certificate.picture()
 
     def to_dict(self) -> dict[str, Any]:

@@ -55,7 +55,6 @@ class StatedTotal(Shown):
         }
 
     def picture(self) -> Bars:
-        """Picture of the spent budget."""
         return total_bars(self.total)
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,7 +63,6 @@ class StatedTotal(Shown):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Whom a file is not for."""
         if self.out is None or self.total.outcomes is None:
             return ()
         return ("it lists the results of all charges: give it to an officer and do not publish it",)

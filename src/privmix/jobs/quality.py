@@ -232,7 +232,6 @@ class TreeQuality:
     auc: float | None
 
     def shown(self) -> str:
-        """Return the figures in words."""
         return f"accuracy {100 * self.accuracy:.2f}%" + ("" if self.auc is None else f", AUC {self.auc:.3f}")
 
 
@@ -245,7 +244,6 @@ class NumberQuality:
     mean_rmse: float
 
     def shown(self) -> str:
-        """Return the figures in words."""
         return f"R2 {self.r2:.3f}, RMSE {self.rmse:.4g} (predicting the mean: {self.mean_rmse:.4g})"
 
 

@@ -224,7 +224,6 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
 
     @cached_property
     def extractor(self) -> Extractor:
-        """The public extractor of what is released."""
         return self.reader.with_columns(self.opened.source.number_names)
 
     @cached_property

@@ -87,7 +87,6 @@ class Remade(Shown):
 
     @property
     def found(self) -> tuple[str, ...]:
-        """Differences, a sentence each."""
         told = [str(one) for one in self.comparison.differences]
         if not self.comparison.records:
             told.insert(0, "the records are not those that the certificate commits to, or their features differ here")

@@ -172,7 +172,6 @@ class SeriesJob(ReleaseJob):
 
 
 def first_step(folder: Path, asked: Any, design: MomentsSeries) -> SeriesJob:
-    """Return the job of the first step of the series in `folder`."""
     found = Series.find(folder)
     # A dry run changes nothing on a disk.
     if found is not None and not asked.dry_run:

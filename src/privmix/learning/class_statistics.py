@@ -126,7 +126,6 @@ class ClassStatistics:
     powers: tuple[float, ...] = _POWERS
 
     def expecting(self, prior: ClassPrior) -> ClassStatistics:
-        """Return the same with the points of ``prior``."""
         return replace(self, points=prior.around(self.shares) @ self.basis)
 
     def between(self) -> Between:

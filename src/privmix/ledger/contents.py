@@ -75,7 +75,6 @@ def bound_by(entry: dict[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _owners(connection: Connection, hashes: Sequence[str], kind: str) -> dict[str, int]:
-    """Return the dataset of each of ``hashes`` that has one."""
     found: dict[str, int] = {}
     for start in range(0, len(hashes), _AT_ONCE):
         rows = connection.execute(

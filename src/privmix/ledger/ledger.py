@@ -303,7 +303,6 @@ class Ledger:
             append_entry(connection, dataset, {"kind": "commit", "id": reservation.id, "result": result})
 
     def names(self) -> list[str]:
-        """Return the datasets that have a budget."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             return [row.name for row in connection.execute(select(datasets.c.name).order_by(datasets.c.name))]
 

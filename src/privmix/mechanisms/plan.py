@@ -110,7 +110,6 @@ def unit_of(plan: Any) -> Unit:
 
 
 def unit_of_stored(plan: Mapping[str, Any]) -> Unit:
-    """Return the unit of a plan as certificates keep it."""
     return _unit(plan.get("per_person"))
 
 

@@ -76,7 +76,6 @@ class RunFolder(PrivateFolder):
             self.write(ROOM_FILE, bytes(os.fstat(stream.fileno()).st_size + _MORE))
 
     def read_notes(self, streams: SecretStreams) -> dict[str, Any]:
-        """Return the notes; see :func:`unsealed`."""
         name = _NEXT_NOTES if self.has(_NEXT_NOTES) else NOTES_FILE
         return unsealed(streams, NOTES_FILE, self.read(name, _MOST_NOTES))
 

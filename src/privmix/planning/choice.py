@@ -87,7 +87,6 @@ class Candidate(PredictedAccuracy):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings of the design, and the projection if there is one."""
         return {**self.config.design.settings(), **({} if self.project is None else {_PROJECT: self.project})}
 
 
@@ -135,7 +134,6 @@ class PlannerChoice(Shown):
         return self.candidates[0]
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return the choice and its reasons."""
         return f"Choice of a design: {labels()[self.best.name]}", {
             "epsilon, delta": f"{exact(self.epsilon)}, {exact(self.delta)}",
             "forecast": f"{100 * self.best.accuracy:.1f}% ({100 * self.best.low:.0f} to {100 * self.best.high:.0f}%)",

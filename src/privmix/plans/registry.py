@@ -17,17 +17,14 @@ register: Final = DESIGNS.register
 
 
 def all_designs() -> tuple[type[Design[Any]], ...]:
-    """Every design that is known."""
     return DESIGNS.all()
 
 
 def design_named(name: str) -> type[Design[Any]]:
-    """Return the design of that name."""
     return DESIGNS[name]
 
 
 def made_by(plan: BasePlan) -> type[Design[Any]]:
-    """Return the design that made the plan."""
     return DESIGNS[plan.design]
 
 

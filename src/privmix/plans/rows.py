@@ -78,7 +78,6 @@ class ReleasePlan(BasePlan):
 
     @property
     def kind(self) -> type[RowDesign]:
-        """The design that made the plan."""
         kind = design_named(self.design)
         if not issubclass(kind, RowDesign):
             raise InvalidInput("design", self.design, "a design whose rows mix records")

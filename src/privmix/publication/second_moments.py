@@ -34,7 +34,6 @@ class Released:
 
     @property
     def arrays(self) -> Arrays:
-        """By the names that the plan has for them."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
 

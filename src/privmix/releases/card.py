@@ -176,7 +176,6 @@ privmix evaluate MODEL --data YOUR_TEST_DATA --split test
 
 
 def _names(certificate: Mapping[str, Any], dim: int) -> str:
-    """Names of the features."""
     names = certificate.get("feature_names")
     if not names:
         return f'Features have no names of their own: "feature 0" to "feature {dim - 1}", in the order of `x`.\n\n'

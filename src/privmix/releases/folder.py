@@ -240,7 +240,6 @@ def write_centre(folder: HeldFolder, centre: NDArray[np.float32]) -> dict[str, A
 
 
 def centre_bytes(centre: NDArray[np.float32]) -> bytes:
-    """Return the released mean as its file has it."""
     return arrays_bytes({"centre": centre})
 
 

@@ -116,7 +116,6 @@ class ReleaseRun(Run):
 
     @property
     def leaves(self) -> frozenset[str]:
-        """See :attr:`Run.leaves`."""
         own = {_SHARDS, release_folder.DATA_FOLDER, SEALED_FILE, PICTURE_FILE, LICENCE_FILE}
         for name in (_FEATURES, by_person(Path(_FEATURES)).name):
             own |= {name, f".{name}.partial", f".{name}.lock", f".{name}.parts", f".{name}.tiles", f".{name}.hashes"}
@@ -124,7 +123,6 @@ class ReleaseRun(Run):
 
     @classmethod
     def stated(cls, folder: Path) -> CertifiedContents:
-        """See :meth:`Run.stated`."""
         found = read_certificate(folder)
         settings = {name: found[name] for name in ("plan", "extractor", "input_shape", "about") if name in found}
         listed = {item["file"]: item["sha256"] for item in found["files"]}

@@ -140,7 +140,6 @@ async def _answer(send: Send, status: int, body: str, more: dict[str, str] | Non
 
 
 def _only(headers: list[tuple[bytes, bytes]], name: bytes) -> str | None:
-    """Return a header that is there once."""
     # Several are refused as a wrong one is: servers differ in which of them counts.
     found = [value.decode("latin-1") for key, value in headers if key.lower() == name]
     return None if not found else found[0] if len(found) == 1 else ""

@@ -124,7 +124,6 @@ class PublicData:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
         return self.targets.shape[1]
 
     def check(self, *, classes: int, layout: ImageLayout | None) -> None:

@@ -89,7 +89,6 @@ class AttackResult:
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         rates, curve = [vars(point).copy() for point in self.tpr_at], dict(self.roc.to_dict())
         if self.bounds is not None:
             for rate, bound in zip(rates, self.bounds[0], strict=True):

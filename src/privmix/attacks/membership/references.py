@@ -73,7 +73,6 @@ class ReleaseTrainer:
         return learner.fit(released)
 
     def settings(self) -> dict[str, Any]:
-        """Plan and learner."""
         learner = {name: repr(value) for name, value in self.learner.get_params().items()}
         return {"plan": self.plan.to_dict(), "learner": {"name": self.learner.name, **learner}}
 
@@ -122,7 +121,6 @@ class DpSgdTrainer:
         return self.job.run(records, streams=streams)
 
     def settings(self) -> dict[str, Any]:
-        """Return settings of the job."""
         return self.job.settings()
 
 
@@ -140,7 +138,6 @@ class EstimatorTrainer:
         return copy.fit(features, labels)
 
     def settings(self) -> dict[str, Any]:
-        """Name and parameters."""
         parameters = {name: repr(value) for name, value in self.estimator.get_params().items()}
         return {"estimator": type(self.estimator).__name__, **parameters}
 

@@ -250,7 +250,6 @@ class ReferenceModels:
 
     @property
     def count(self) -> int:
-        """R."""
         return len(self.logits)
 
     def check(self, *, online: bool) -> None:

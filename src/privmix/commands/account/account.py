@@ -48,7 +48,6 @@ class Prices(Shown):
     unit: Unit
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return a line for each accountant."""
         from privmix.mechanisms.plan import relation_of
 
         title = f"{self.design}, delta {exact(self.delta)}, adjacency {relation_of(self.adjacency.value, self.unit)}"

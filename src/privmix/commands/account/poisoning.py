@@ -43,7 +43,6 @@ class Certified(Shown):
     by_points: float
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             **self.line.to_dict(),
             "epsilon": self.epsilon,
@@ -54,7 +53,6 @@ class Certified(Shown):
         }
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return the bound, and what it follows from."""
         stated = "nothing" if self.epsilon is None else f"epsilon {rounded_up(self.epsilon, 6)}"
         facts = {"guarantee": f"{stated}, delta {exact(self.delta)}, {self.line.adjacency.value}"}
         if self.whole_curve:
@@ -94,7 +92,6 @@ class Poisoning(Command[Certified]):
     noise_multiplier: float | None = option(None, "Joint noise multiplier s, with `design`, instead of `epsilon`.")
 
     def run(self, progress: Progress) -> Certified:
-        """Bound it."""
         return certified_line(self)
 
 

@@ -74,7 +74,6 @@ class SeriesPlan(MomentsPlan):
 
     @property
     def is_last(self) -> bool:
-        """Whether the series ends with it."""
         return self.step == self.steps
 
     def of_first(self) -> Self:

@@ -62,7 +62,6 @@ class TwoStageMoments(SecondMoments):
         return {"bound": residual_bound(plan, arrays["norms"])}
 
     def mapped(self, plan: TwoStagePlan) -> ResidualMap:
-        """Return the map to residuals."""
         return ResidualMap(self.directions, self.means, plan.lattice_bits)
 
 
