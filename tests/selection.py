@@ -13,7 +13,7 @@ A change begins at the first of these commits that exists:
 3. the last commit that is twelve hours older than HEAD, because commits that land together were made in that time;
 4. the oldest commit in the clone, if it differs from HEAD.
 
-If none exists, every file counts as changed: the next parts follow until the time is used up.
+If none exists, every test file counts as near.
 """
 
 from __future__ import annotations
@@ -72,16 +72,11 @@ def near(graph: ImportGraph, changed: Sequence[str]) -> dict[str, int]:
 
 
 def select(
-    graph: ImportGraph, changed: Sequence[str] | None, number: int, seconds: Mapping[str, float], budget: float = BUDGET
+    graph: ImportGraph, changed: Sequence[str], number: int, seconds: Mapping[str, float], budget: float = BUDGET
 ) -> Selection:
-    """Select test files; ``changed`` None: unknown; ``number`` chooses the part; ``seconds``: recorded, by file."""
-    every = parts(graph.tests, seconds)
-    part = every[number % PARTS]
-    if changed is None:
-        following = [test for step in range(1, PARTS) for test in every[(number + step) % PARTS]]
-        ranks = {test: rank for rank, test in enumerate(following)}
-    else:
-        ranks = {test: rank for test, rank in near(graph, changed).items() if test not in part}
+    """Select test files; ``number`` chooses the part; ``seconds``: recorded, by file."""
+    part = parts(graph.tests, seconds)[number % PARTS]
+    ranks = {test: rank for test, rank in near(graph, changed).items() if test not in part}
     left_over = budget - sum(seconds.get(test, UNRECORDED) for test in part)
     found = Selection(part, [], [])
     for test in sorted(ranks, key=lambda test: (ranks[test], seconds.get(test, UNRECORDED), test)):
@@ -128,7 +123,7 @@ def changed_since(root: Path, commit: str) -> list[str]:
 
 def main() -> None:
     begin = base(ROOT, os.environ.get("PRIVMIX_BASE"))
-    changed = None if begin is None else changed_since(ROOT, begin)
+    changed = list(EVERYWHERE) if begin is None else changed_since(ROOT, begin)
     number = int(git(ROOT, "rev-parse", "HEAD") or "0", 16)
     seconds = recorded().seconds
     found = select(ImportGraph(ROOT), changed, number, seconds)
@@ -136,7 +131,7 @@ def main() -> None:
     def summary(tests: Sequence[str]) -> str:
         return f"{len(tests)} files, {sum(seconds.get(test, UNRECORDED) for test in tests):,.0f} s"
 
-    since = "an unknown commit" if begin is None else f"{begin[:12]} ({len(changed or ())} files)"
+    since = "an unknown commit" if begin is None else f"{begin[:12]} ({len(changed)} files)"
     print(f"thorough tests since {since}: part {number % PARTS + 1} of {PARTS}: {summary(found.part)}", file=sys.stderr)
     print(
         f"near to the change: {summary(found.touched)}; left to the parts of other commits: {summary(found.left)}",
