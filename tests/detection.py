@@ -9,7 +9,6 @@ of a source file, written wrongly. Its tests pass on the honest copy, and fail o
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -352,21 +351,14 @@ def caught_by(root: Path, fault: Fault) -> str:
             file.unlink()
 
 
-def benchmarks() -> Any:
-    """What writes results, with the machine and versions that they come from."""
-    spec = importlib.util.spec_from_file_location("common", ROOT / "benchmarks" / "common.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def main(words: str) -> int:
     known: dict[str, dict[str, Any]] = {}
     if words and KEPT.exists():
         known = {run["fault"]: run for run in json.loads(KEPT.read_text(encoding="utf-8"))["results"]}
     chosen = [fault for fault in FAULTS if words in fault.says]
+    # Tests import this file, also in the copy, which has no benchmarks.
+    from benchmarks import common
+
     with tempfile.TemporaryDirectory() as folder:
         root = copied(Path(folder))
         every = tuple(sorted({test for fault in chosen for test in fault.tests}))
@@ -388,7 +380,6 @@ def main(words: str) -> int:
         names = ", ".join(f"`{test.split('::')[1]}`" for test in run["tests"])
         where = "**not caught**" if run["caught in"] == "nowhere" else f"`{run['caught in']}`"
         rows.append([run["fault"], f"`{run['file']}`", names, where])
-    common = benchmarks()
     seen = f"{len(runs) - missed} of {len(runs)} faults"
     body = [
         f"{seen} are caught by the tests named for them, which pass without a fault.",

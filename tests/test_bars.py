@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import sys
-import types
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,27 +16,28 @@ from privmix import bars
 from privmix.bars import Asked, callback, looked_at, progress_bars, shows_bars
 
 COUNT = 8_731
+# Identifier, page and whether it takes the place of an earlier one, newest last.
+Shown = list[tuple[str, str, bool]]
 
 
-class Screen:
-    """What a notebook's front end was told to show, newest last; a second picture of one id takes its place."""
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
+    """As if this ran in a notebook: what its front end was told to show."""
+    found: Shown = []
 
-    def __init__(self) -> None:
-        self.shown: list[tuple[str, dict[str, str], bool]] = []
-
-    def display(self, content: dict[str, str], *, raw: bool, display_id: str, update: bool) -> None:
+    def display(content: dict[str, str], *, raw: bool, display_id: str, update: bool) -> None:
         assert raw
-        self.shown.append((display_id, content, update))
+        found.append((display_id, content["text/html"], update))
+
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    return found
 
 
-def sits_in(monkeypatch: pytest.MonkeyPatch, **shell: Any) -> Screen:
-    """As if this ran in IPython, whose shell has these attributes."""
-    screen, ipython, inner = Screen(), types.ModuleType("IPython"), types.ModuleType("IPython.display")
-    ipython.get_ipython = lambda: types.SimpleNamespace(**shell)  # type: ignore[attr-defined]
-    inner.display = screen.display  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "IPython", ipython)
-    monkeypatch.setitem(sys.modules, "IPython.display", inner)
-    return screen
+@pytest.fixture(autouse=True)
+def ten_seconds_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bars, "monotonic", itertools.count(10.0, 10.0).__next__)
 
 
 @shows_bars
@@ -47,40 +49,16 @@ def work(times: int, *, progress: Asked = None, **given: Any) -> bool:
     return progress is None
 
 
-@pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A clock that goes on by ten seconds each time somebody looks."""
-    time = [0.0]
-
-    def ticking() -> float:
-        time[0] += 10
-        return time[0]
-
-    monkeypatch.setattr(bars, "monotonic", ticking)
-    return time
-
-
-def at_terminal(monkeypatch: pytest.MonkeyPatch, ps1: bool = False) -> io.StringIO:
-    """As if standard error were a terminal; in a test itself, since pytest takes it anew before each."""
-    written = io.StringIO()
-    written.isatty = lambda: True  # type: ignore[method-assign]
-    monkeypatch.setattr(sys, "stderr", written)
+def test_who_sits_before_a_terminal_sees_bars_and_scripts_see_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    if ps1:
-        monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    return written
-
-
-def test_scripts_see_nothing(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = at_terminal(monkeypatch)
     assert work(3)
     assert not looked_at()
     assert terminal.getvalue() == ""
-
-
-def test_who_sits_before_a_terminal_sees_bars(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = at_terminal(monkeypatch, ps1=True)
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     assert looked_at()
     assert not work(3)
     assert f"{COUNT}" in terminal.getvalue()
@@ -92,56 +70,44 @@ def test_who_sits_before_a_terminal_sees_bars(now: list[float], monkeypatch: pyt
     assert terminal.getvalue() == ""
 
 
-def test_notebooks_show_bars_below_the_cell(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
+@pytest.mark.parametrize("asked", [None, True])
+def test_notebooks_show_bars_below_the_cell(shown: Shown, asked: Asked) -> None:
     """One output, which is renewed and is empty at the end, unless bars were asked for."""
-    for asked in (None, True):
-        screen = sits_in(monkeypatch, kernel=object())
-        assert not work(3, progress=asked)
-        ids = {one for one, _, _ in screen.shown}
-        assert len(ids) == 1
-        assert [update for _, _, update in screen.shown] == [False] + [True] * (len(screen.shown) - 1)
-        pages = [content["text/html"] for _, content, _ in screen.shown]
-        assert f'value="{COUNT}" max="{COUNT}"' in pages[-1 if asked else -2]
-        assert (pages[-1] == "") is (asked is None)
+    assert not work(3, progress=asked)
+    ids, pages, updates = zip(*shown, strict=True)
+    assert len(set(ids)) == 1
+    assert list(updates) == [False] + [True] * (len(shown) - 1)
+    assert f'value="{COUNT}" max="{COUNT}"' in pages[-1 if asked else -2]
+    assert (pages[-1] == "") is (asked is None)
 
 
 @pytest.mark.parametrize(
-    "hidden",
-    [{"records": 9_000}, {"private_count": True}, {"given": types.SimpleNamespace(count_is_private=True)}],
-    ids=str,
+    "hidden", [{"records": 9_000}, {"private_count": True}, {"given": SimpleNamespace(count_is_private=True)}], ids=str
 )
-def test_private_counts_are_hundredths(
-    hidden: dict[str, Any], monkeypatch: pytest.MonkeyPatch, now: list[float]
-) -> None:
+def test_private_counts_are_hundredths(hidden: dict[str, Any], shown: Shown) -> None:
     """Formal guarantee: a bar by itself shows no count that one asked for would not."""
-    screen = sits_in(monkeypatch, kernel=object())
     work(5, **hidden)
-    assert screen.shown
-    assert not any(f"{COUNT}" in f"{content}".replace(",", "") for _, content, _ in screen.shown)
+    assert shown
+    assert not any(f"{COUNT}" in page.replace(",", "") for _, page, _ in shown)
 
 
-def test_calls_within_a_call_draw_no_bars_of_their_own(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
-    screen = sits_in(monkeypatch, kernel=object())
-
+def test_calls_within_a_call_draw_no_bars_of_their_own(shown: Shown) -> None:
     @shows_bars
     def outer(*, progress: Asked = None) -> bool:
         callback(progress)("outer", 1, 1)
         return work(2)
 
     assert outer()
-    assert not any("rows" in content["text/html"] for _, content, _ in screen.shown)
+    assert not any("rows" in page for _, page, _ in shown)
 
 
-def test_a_stage_is_escaped(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
-    screen = sits_in(monkeypatch, kernel=object())
+def test_a_stage_is_escaped(shown: Shown) -> None:
     with progress_bars() as tell:
         tell("<b>x</b>", 0, 0)
-    assert "<b>" not in screen.shown[-1][1]["text/html"]
+    assert "<b>" not in shown[-1][1]
 
 
-def test_bars_end_with_an_error(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
-    screen = sits_in(monkeypatch, kernel=object())
-
+def test_bars_end_with_an_error(shown: Shown) -> None:
     @shows_bars
     def failing(*, progress: Asked = None) -> None:
         callback(progress)("rows", 1, 2)
@@ -149,7 +115,7 @@ def test_bars_end_with_an_error(monkeypatch: pytest.MonkeyPatch, now: list[float
 
     with pytest.raises(ValueError, match="no"):
         failing()
-    assert screen.shown[-1][1]["text/html"] == ""
+    assert shown[-1][1] == ""
     assert not bars._showing.get()
 
 
