@@ -26,14 +26,11 @@ def test_scripts_are_bash() -> None:
 
 
 def test_the_commands_for_tls_make_certificates_that_hold(tmp_path: Path) -> None:
-    known = which("hostname") and subprocess.run(["hostname", "-I"], capture_output=True, check=False).stdout.strip()
-    if not (known and which("openssl")):
+    if not (which("openssl") and subprocess.run("hostname -I | grep .", shell=True, check=False).returncode == 0):
         pytest.skip("the commands are openssl's, and a hostname's that tells addresses")
     (script,) = [one for one in blocks(PAGE, "bash") if "openssl req -x509" in one]
     script += '\nopenssl verify -CAfile "$RAY_TLS_CA_CERT" -verify_ip "$address" "$RAY_TLS_SERVER_CERT"\nls -l node.key'
-    made = subprocess.run(
-        ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-    )
+    made = subprocess.run(["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     assert "node.pem: OK" in made.stdout
     assert "-rw-------" in made.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -87,19 +86,22 @@ def told(path: Path) -> str:
     return str(path.relative_to(SOURCE))
 
 
-def names_in(tree: ast.AST) -> Iterator[str]:
+@cache
+def names_in(path: Path) -> list[str]:
     """What a file imports, name by name, inside functions and for type checkers too."""
-    for node in ast.walk(tree):
+    found = []
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            assert node.level == 0, f"{path}: relative import"
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 def own_names(path: Path) -> list[list[str]]:
     """The parts, below the package, of what a file imports of privmix."""
-    parts = [name.split(".") for name in names_in(tree_of(path))]
+    parts = [name.split(".") for name in names_in(path)]
     return [rest for first, *rest in parts if first == "privmix"]
 
 
@@ -122,7 +124,7 @@ def test_imports_stay_on_allowed_floors(floor: str | None) -> None:
         allowed = {*BESIDE, "__version__", floor, *(allowed if floor is None else ALLOWED[floor])}
         strays = [parts for parts in own_names(path) if not {parts[0], ".".join(parts[:2])} & allowed]
         assert not strays, f"{told(path)}: {floor} may not import {strays}"
-        others = {name.split(".")[0] for name in names_in(tree_of(path))}
+        others = {name.split(".")[0] for name in names_in(path)}
         assert not others & BANNED_PACKAGES.get(floor or "", set()), told(path)
 
 

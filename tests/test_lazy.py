@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,38 +16,33 @@ from privmix.cli.app import VERBS, app
 from privmix.cli.lazy_verbs import Verb, verbs_from_elsewhere
 from privmix.cli.verb import add_command
 from privmix.ledger.ledger import Ledger
+from tests.processes import run_in
 
 SOURCE = Path(__file__).parents[1] / "src" / "privmix"
 LAZY = sorted(path for path in SOURCE.rglob("__init__.py") if "lazily(__name__)" in path.read_text(encoding="utf-8"))
 HEAVY = {"torch", "scipy", "sklearn", "matplotlib", "transformers", "pyarrow", "pandas", "dp_accounting"}
 
 _RUN = """
-import contextlib, io, json, os, sys
+import contextlib, json, os, sys
 from privmix.cli import main
-said = io.StringIO()
-lines, sys.argv = json.loads(sys.argv[1]), ["privmix"]
-with contextlib.redirect_stdout(said):
-    for line in lines:
-        os.environ.update(line.get("environment", {}))
-        with contextlib.suppress(SystemExit):
-            assert main.run(line["arguments"]) == 0, line
-print(json.dumps({"said": said.getvalue(), "imported": sorted(sys.modules)}))
+lines, completed = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+sys.argv = ["privmix"]
+for line in lines:
+    assert main.run(line) == 0, line
+if completed:
+    place = str(len(completed) - 1)
+    os.environ.update(_PRIVMIX_COMPLETE="complete_bash", COMP_WORDS=" ".join(completed), COMP_CWORD=place)
+    with contextlib.suppress(SystemExit):
+        main.run([])
+print("imported", *sorted({name.split(".")[0] for name in sys.modules}))
 """
 
 
-def run_fresh(*lines: dict[str, object]) -> tuple[str, set[str]]:
-    """Run command lines in a new process; what they print, and the packages that were imported for them."""
-    command = [sys.executable, "-c", _RUN, json.dumps(lines)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    return found["said"], {name.split(".")[0] for name in found["imported"]}
-
-
-def completed(*words: str) -> dict[str, object]:
-    """What a shell asks for at the end of ``words``."""
-    asked = {"_PRIVMIX_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    return {"arguments": [], "environment": asked}
+def run_fresh(lines: list[list[str]], *completed: str) -> tuple[str, set[str]]:
+    """Run command lines, then a shell's completion of words, in a new process: what they print and import."""
+    done = run_in(Path(), _RUN, json.dumps(lines), json.dumps(completed), timeout=120)
+    said, _, imported = done.stdout.rpartition("imported ")
+    return said, set(imported.split())
 
 
 def test_what_needs_no_arithmetic_imports_none(tmp_path: Path) -> None:
@@ -59,7 +52,7 @@ def test_what_needs_no_arithmetic_imports_none(tmp_path: Path) -> None:
         ledger.add_dataset(name, epsilon=4.0, delta=1e-5, adaptive=filter_name)
         ledger.reserve(name, Gaussian(3.0), adjacency=Adjacency.ADD_REMOVE, purpose="test")
     lines = [["--help"], ["--version"], ["attack", "--help"], ["ledger", "show", "--ledger", url]]
-    said, imported = run_fresh(*({"arguments": line} for line in lines), completed("privmix", "re"))
+    said, imported = run_fresh(lines, "privmix", "re")
     assert "Turn a private dataset" in said
     assert "any-plans" in said
     assert said.split()[-3:] == ["release", "replay", "report"]
@@ -72,7 +65,7 @@ def test_a_verb_that_explains_itself_does_nothing_else() -> None:
     verbs = [*VERBS, "account poisoning"]
     verbs += [*(f"attack {name}" for name in groups.ATTACKS), *(f"ledger {name}" for name in groups.LEDGER)]
     verbs += [*verbs_from_elsewhere(), *(f"attack {name}" for name in verbs_from_elsewhere("attack"))]
-    said, imported = run_fresh(*({"arguments": [*verb.split(), "--help"]} for verb in verbs))
+    said, imported = run_fresh([[*verb.split(), "--help"] for verb in verbs])
     assert said.count("Usage:") == len(verbs)
     assert not imported & HEAVY
 
@@ -94,8 +87,7 @@ pm.train((x, y), model="linear", epochs=1, batch_size=20, out="MODEL", **{**how,
 found = {name for name in sys.modules if name.startswith("privmix.research.")}
 print(*sorted(name for name in found if not name.startswith("privmix.research.rivals")))
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = run_in(tmp_path, program, timeout=120)
     assert "Research" in done.stdout
     assert "synthesise" in done.stdout
     assert done.stdout.splitlines()[-1] == ""
@@ -103,7 +95,7 @@ print(*sorted(name for name in found if not name.startswith("privmix.research.ri
 
 def test_a_price_needs_no_learning() -> None:
     line = ["account", "--design", "poisson:mixup_degree=64", "--records", "5000", "--noise-multiplier", "2", "--json"]
-    said, imported = run_fresh({"arguments": line})
+    said, imported = run_fresh([line])
     assert json.loads(said)["is_upper_bound"]
     assert not imported & (HEAVY - {"scipy"})
 
@@ -123,8 +115,7 @@ print(*sorted({name.split(".")[0] for name in sys.modules}))
 from privmix.features.base import extractor_names
 print(*extractor_names())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+    done = run_in(Path(), program, timeout=120)
     first, priced, extractors = (set(line.split()) for line in done.stdout.splitlines())
     assert not first & (HEAVY | {"numpy"})
     assert "scipy" in priced
@@ -137,40 +128,38 @@ print(*extractor_names())
 def test_lazy_names_are_what_they_say(path: Path) -> None:
     package = importlib.import_module(".".join(["privmix", *path.parent.relative_to(SOURCE).parts]))
     block = next(node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.If))
-    written = {
-        alias.name: line.module for line in block.body if isinstance(line, ast.ImportFrom) for alias in line.names
-    }
+    lines = [line for line in block.body if isinstance(line, ast.ImportFrom)]
+    written = {alias.name: line.module or "" for line in lines for alias in line.names}
     assert sorted(written) == sorted(package.__all__)
     # The import of a part of the package would take its name.
     own = {name for name, module in written.items() if module != package.__name__}
     assert not own & {part.stem for part in path.parent.iterdir()}
     for name, module in written.items():
-        assert module is not None
         assert getattr(package, name) is getattr(importlib.import_module(module), name)
     assert set(written) <= set(dir(package))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         package.nonsense  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    ("group", "place", "verbs"),
-    [
-        (app, "", VERBS),
-        (groups.attack, "attack", groups.ATTACKS),
-        (groups.ledger, "ledger", groups.LEDGER),
-        (groups.series, "series", groups.SERIES),
-        (account.account, "account", account.VERBS),
-    ],
-    ids=["privmix", "attack", "ledger", "series", "account"],
-)
-def test_help_says_of_a_verb_what_the_verb_says(group: object, place: str, verbs: dict[str, Verb]) -> None:
+GROUPS: dict[str, tuple[object, dict[str, Verb]]] = {
+    "": (app, VERBS),
+    "attack": (groups.attack, groups.ATTACKS),
+    "ledger": (groups.ledger, groups.LEDGER),
+    "series": (groups.series, groups.SERIES),
+    "account": (account.account, account.VERBS),
+}
+
+
+@pytest.mark.parametrize("place", GROUPS)
+def test_help_says_of_a_verb_what_the_verb_says(place: str) -> None:
     """Of privmix's own, in the order in which they are listed, and of those that entry points bring."""
+    group, verbs = GROUPS[place]
     others = verbs_from_elsewhere(place)
     for verb in (verbs | others).values():
         module, _, kind = verb.module.partition(":")
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
         if kind:
-            add_command(group, getattr(found, kind))
+            add_command(group, getattr(imported, kind))
     found = get_group(group).commands  # type: ignore[arg-type]
     assert list(found)[: len(verbs)] == list(verbs)
     assert set(found) == set(verbs | others)

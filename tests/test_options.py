@@ -27,11 +27,11 @@ def classes_with_options() -> list[tuple[str, str]]:
     return found
 
 
-def test_there_are_options() -> None:
-    assert len(classes_with_options()) > 15
+OPTIONS = classes_with_options()
+assert len(OPTIONS) > 15
 
 
-@pytest.mark.parametrize(("module", "name"), classes_with_options())
+@pytest.mark.parametrize(("module", "name"), OPTIONS)
 def test_a_docstring_has_the_text_of_every_field(module: str, name: str) -> None:
     kind = getattr(import_module(module), name)
     assert is_dataclass(kind)

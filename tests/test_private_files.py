@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,6 @@ import pytest
 from privmix.errors import InvalidInput
 from privmix.folders import PrivateFolder, file_mode, no_core_dumps, open_private, private_folder, shred
 from tests.refusals import refuses
-
-
-def link_to(target: Path) -> Callable[[Path], None]:
-    return lambda place: place.symlink_to(target)
-
-
-def open_to_others(place: Path) -> None:
-    place.mkdir()
-    place.chmod(0o750)
 
 
 @pytest.fixture
@@ -35,12 +25,6 @@ def precious(tmp_path: Path) -> Path:
 
 
 class TestOpenPrivate:
-    def test_ones_own_closed_file_opens(self, tmp_path: Path) -> None:
-        with file_mode(private=True):
-            (tmp_path / "key").write_bytes(b"abc")
-        with open_private(tmp_path / "key", "key") as stream:
-            assert stream.read() == b"abc"
-
     def test_links_pipes_folders_and_open_files_are_refused(self, tmp_path: Path, precious: Path) -> None:
         (tmp_path / "link").symlink_to(precious / "precious")
         os.link(precious / "precious", tmp_path / "hard")
@@ -55,9 +39,13 @@ class TestOpenPrivate:
         with pytest.raises(FileNotFoundError):
             open_private(tmp_path / "none", "key")
 
-    def test_another_users_file_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_ones_own_closed_file_opens_and_another_users_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         with file_mode(private=True):
             (tmp_path / "key").write_bytes(b"abc")
+        with open_private(tmp_path / "key", "key") as stream:
+            assert stream.read() == b"abc"
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
         with pytest.raises(InvalidInput, match="only its owner can open"):
             open_private(tmp_path / "key", "key")
@@ -78,14 +66,15 @@ class TestOpenPrivate:
 
 
 class TestPrivateFolder:
-    @pytest.mark.parametrize("kind", ["link", "open", "file"])
-    def test_what_is_not_ones_own_closed_folder_is_refused(self, tmp_path: Path, precious: Path, kind: str) -> None:
-        place = tmp_path / "run"
-        {"link": link_to(precious), "open": open_to_others, "file": Path.touch}[kind](place)
-        with pytest.raises(InvalidInput, match="only its owner can open"):
-            PrivateFolder(place, "out")
-        with pytest.raises(InvalidInput, match="only its owner can open"):
-            private_folder(place, "out")
+    def test_what_is_not_ones_own_closed_folder_is_refused(self, tmp_path: Path, precious: Path) -> None:
+        (tmp_path / "link").symlink_to(precious)
+        (tmp_path / "open").mkdir()
+        (tmp_path / "open").chmod(0o750)
+        (tmp_path / "file").touch()
+        for name in ("link", "open", "file"):
+            for make in (PrivateFolder, private_folder):
+                with pytest.raises(InvalidInput, match="only its owner can open"):
+                    make(tmp_path / name, "out")
         assert (precious / "precious").exists()
 
     def test_bytes_go_to_the_folder_that_was_opened(self, tmp_path: Path) -> None:

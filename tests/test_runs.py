@@ -41,7 +41,11 @@ def training(out: Path, **given: Any) -> Run:
 OTHER: dict[Begin, dict[str, Any]] = {release: {"input_shape": (8,)}, training: {"epochs": 4}}
 NAMED = {release: "input_shape", training: "epochs"}
 KIND: dict[Begin, type[Run]] = {release: ReleaseRun, training: TrainingRun}
-every_kind = pytest.mark.parametrize("begin", [release, training])
+
+
+@pytest.fixture(params=[release, training])
+def begin(request: pytest.FixtureRequest) -> Begin:
+    return request.param
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -49,9 +53,16 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def left_by_a_kill(begin: Begin, out: Path, **given: Any) -> Path:
-    with begin(out, streams=SecretStreams.from_seed(1), **given) as run:
-        run.bind("fingerprint")
-        return run.folder
+    before = os.umask(0)
+    try:
+        with begin(out, streams=SecretStreams.from_seed(1), **given) as run:
+            run.bind("fingerprint")
+    finally:
+        os.umask(before)
+    # The owner's, whatever the mask.
+    assert run.folder.stat().st_mode & 0o777 == 0o700
+    assert (run.folder / "run.key").stat().st_mode & 0o777 == 0o600
+    return run.folder
 
 
 # What is kept.
@@ -67,7 +78,6 @@ KEPT = [
 ]
 
 
-@every_kind
 def test_what_can_go_on_is_kept(begin: Begin, tmp_path: Path) -> None:
     for error in KEPT:
         with pytest.raises(type(error)), begin(tmp_path / "out", overwrite=True, extra={"paid": 1}):
@@ -79,7 +89,6 @@ def test_what_can_go_on_is_kept(begin: Begin, tmp_path: Path) -> None:
             assert run.resumed
 
 
-@every_kind
 def test_inputs_that_are_refused_leave_no_run_and_no_key(begin: Begin, tmp_path: Path) -> None:
     run = begin(tmp_path / "out")
     os.link(run.folder / "run.key", tmp_path / "same file")
@@ -90,7 +99,6 @@ def test_inputs_that_are_refused_leave_no_run_and_no_key(begin: Begin, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["same file"]
 
 
-@every_kind
 def test_a_resumed_run_is_kept_whatever_happens(begin: Begin, tmp_path: Path) -> None:
     """Whoever resumes may have given it other inputs than its own."""
     folder = left_by_a_kill(begin, tmp_path / "out")
@@ -100,7 +108,6 @@ def test_a_resumed_run_is_kept_whatever_happens(begin: Begin, tmp_path: Path) ->
     assert files(folder) == before
 
 
-@every_kind
 def test_an_option_that_the_next_attempt_may_change_costs_no_run(begin: Begin, tmp_path: Path) -> None:
     error = InvalidInput("memory_gb", 1, "more")
     error.resumable = True
@@ -113,7 +120,6 @@ def test_an_option_that_the_next_attempt_may_change_costs_no_run(begin: Begin, t
 # One key: one setting, in one version; one dataset.
 
 
-@every_kind
 def test_one_key_one_setting(begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = left_by_a_kill(begin, tmp_path / "out")
     before = files(folder)
@@ -126,14 +132,10 @@ def test_one_key_one_setting(begin: Begin, tmp_path: Path, monkeypatch: pytest.M
     assert files(folder) == before
 
 
-@every_kind
 def test_one_key_one_dataset(begin: Begin, tmp_path: Path) -> None:
     folder = left_by_a_kill(begin, tmp_path / "out")
     before = files(folder)
-    with (
-        refuses("data"),
-        begin(tmp_path / "out", resume=True) as run,
-    ):
+    with refuses("data"), begin(tmp_path / "out", resume=True) as run:
         run.bind("another fingerprint")
     assert files(folder) == before
     with begin(tmp_path / "out", resume=True) as run, begin(tmp_path / "other") as other:
@@ -141,7 +143,6 @@ def test_one_key_one_dataset(begin: Begin, tmp_path: Path) -> None:
         assert run.fingerprint_key != other.fingerprint_key, "a fingerprint confirms no guess"
 
 
-@every_kind
 def test_a_run_has_its_own_streams(begin: Begin, tmp_path: Path) -> None:
     left_by_a_kill(begin, tmp_path / "out")
     other = SecretStreams.from_seed(9)
@@ -153,28 +154,9 @@ def test_a_run_has_its_own_streams(begin: Begin, tmp_path: Path) -> None:
             streams.generator("a")
 
 
-@every_kind
-def test_the_folder_is_the_owners(begin: Begin, tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        folder = left_by_a_kill(begin, tmp_path / "out")
-    finally:
-        os.umask(before)
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert (folder / "run.key").stat().st_mode & 0o777 == 0o600
-
-
 # Flags.
 
 
-@every_kind
-def test_nothing_to_resume(begin: Begin, tmp_path: Path) -> None:
-    with refuses("resume"):
-        begin(tmp_path / "out", resume=True)
-    assert list(tmp_path.iterdir()) == []
-
-
-@every_kind
 def test_an_interrupted_run_is_not_discarded_unasked(begin: Begin, tmp_path: Path) -> None:
     folder = left_by_a_kill(begin, tmp_path / "out", extra={"reservation": "r1"})
     before = files(folder)
@@ -191,7 +173,6 @@ def test_an_interrupted_run_is_not_discarded_unasked(begin: Begin, tmp_path: Pat
     assert (folder / "run.key").read_bytes() != before["run.key"]
 
 
-@every_kind
 def test_one_process_at_a_time(begin: Begin, tmp_path: Path) -> None:
     with begin(tmp_path / "out"):
         for given in ({}, {"resume": True}, {"overwrite": True}):
@@ -202,9 +183,10 @@ def test_one_process_at_a_time(begin: Begin, tmp_path: Path) -> None:
         pass
 
 
-@every_kind
 def test_what_is_at_out_is_not_replaced_unasked(begin: Begin, tmp_path: Path) -> None:
     out = tmp_path / "out"
+    with refuses("resume"):
+        begin(out, resume=True)
     out.mkdir()
     (out / "thesis.txt").write_text("mine")
     for overwrite in (False, True):
@@ -217,7 +199,6 @@ def test_what_is_at_out_is_not_replaced_unasked(begin: Begin, tmp_path: Path) ->
 # Damage.
 
 
-@every_kind
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 99}', b"\xff\xfe", b'{"id":1,"settings":2}'])
 def test_damaged_notes_say_so_and_can_be_overwritten(begin: Begin, content: bytes, tmp_path: Path) -> None:
     folder = left_by_a_kill(begin, tmp_path / "out")
@@ -229,7 +210,6 @@ def test_damaged_notes_say_so_and_can_be_overwritten(begin: Begin, content: byte
         assert not run.resumed
 
 
-@every_kind
 def test_notes_are_those_that_the_key_sealed(begin: Begin, tmp_path: Path) -> None:
     """Any field: with another fingerprint the same noise would be added to other records."""
     file = left_by_a_kill(begin, tmp_path / "out", extra={"reservation": "r1"}) / "run.json"
@@ -249,7 +229,6 @@ def test_notes_are_those_that_the_key_sealed(begin: Begin, tmp_path: Path) -> No
         assert run.extra == {"reservation": "r1"}
 
 
-@every_kind
 def test_what_is_kept_is_what_the_key_sealed(begin: Begin, tmp_path: Path) -> None:
     with begin(tmp_path / "out") as run:
         run.keep("run.state", b"content")
@@ -264,7 +243,6 @@ def test_what_is_kept_is_what_the_key_sealed(begin: Begin, tmp_path: Path) -> No
                 run.kept("run.state")
 
 
-@every_kind
 def test_a_key_that_is_not_the_runs_own_is_refused(begin: Begin, tmp_path: Path) -> None:
     """A key that another user wrote, or can read, is theirs: with it they would subtract the noise."""
     key = left_by_a_kill(begin, tmp_path / "out") / "run.key"
@@ -292,7 +270,6 @@ def test_a_key_that_is_not_the_runs_own_is_refused(begin: Begin, tmp_path: Path)
 # A folder that somebody else can write: they put a run folder there before us.
 
 
-@every_kind
 @pytest.mark.parametrize("plant", ["linked key", "own folder, linked key", "linked folder", "folder moved there"])
 def test_a_planted_run_folder_is_refused_and_harms_nothing(begin: Begin, plant: str, tmp_path: Path) -> None:
     precious, folder = tmp_path / "home" / "id_ed25519", tmp_path / ".out.run"

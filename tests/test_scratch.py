@@ -17,37 +17,29 @@ from privmix import scratch
 from privmix.errors import StorageError
 from privmix.scratch import ScratchFolder, clear_scratch
 
-
-@pytest.fixture
-def precious(tmp_path: Path) -> Path:
-    folder = tmp_path / "elsewhere"
-    folder.mkdir(mode=0o700)
-    (folder / "precious").write_bytes(b"precious")
-    return folder
+_OLD = time.time() - 2 * scratch._ABANDONED
+_ROWS = """
+import sys, time, tempfile
+from privmix.scratch import ScratchFolder
+tempfile.tempdir = sys.argv[1]
+scratch = ScratchFolder()
+(scratch.path / "below").mkdir()
+(scratch.path / "below" / "rows").write_text("private")
+print(scratch.path, flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
+    return tmp_path / "tmp"
 
 
-def test_the_dead_go_and_the_living_stay(tmp_path: Path) -> None:
+def test_the_dead_go_and_the_living_stay(temporary: Path) -> None:
     """A process is killed with private rows on disk; the next start removes them, and nobody else's."""
-    child = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys, time, tempfile; tempfile.tempdir = sys.argv[1]\n"
-            "from privmix.scratch import ScratchFolder\n"
-            "scratch = ScratchFolder(); (scratch.path / 'below').mkdir()\n"
-            "(scratch.path / 'below' / 'rows').write_text('private'); print(scratch.path, flush=True)\n"
-            "time.sleep(600)",
-            str(tmp_path / "tmp"),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    child = subprocess.Popen([sys.executable, "-c", _ROWS, str(temporary)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     theirs = Path(child.stdout.readline().strip())
     clear_scratch()
@@ -60,49 +52,47 @@ def test_the_dead_go_and_the_living_stay(tmp_path: Path) -> None:
         assert not theirs.exists()
         clear_scratch()
         assert mine.exists()
-    assert os.listdir(tmp_path / "tmp") == []
+    assert os.listdir(temporary) == []
 
 
-def test_links_and_open_folders_by_that_name_are_left_alone(tmp_path: Path, precious: Path) -> None:
-    (precious / "lock").touch()
-    (tmp_path / "tmp" / "pmx-link").symlink_to(precious)
-    (tmp_path / "tmp" / "pmx-open").mkdir(mode=0o755)
-    (tmp_path / "tmp" / "pmx-open" / "lock").touch()
+def test_links_and_open_folders_by_that_name_are_left_alone(temporary: Path, tmp_path: Path) -> None:
+    for place, mode in ((tmp_path / "elsewhere", 0o700), (temporary / "pmx-open", 0o755)):
+        place.mkdir(mode=mode)
+        (place / "lock").touch()
+    (temporary / "pmx-link").symlink_to(tmp_path / "elsewhere")
     clear_scratch()
-    assert (precious / "precious").exists()
-    assert (tmp_path / "tmp" / "pmx-open" / "lock").exists()
+    assert (tmp_path / "elsewhere" / "lock").exists()
+    assert (temporary / "pmx-open" / "lock").exists()
 
 
 @pytest.mark.parametrize("held", [["model"], ["lock", "model"]])
-def test_a_folder_of_that_name_which_is_none_of_these_is_left_alone(held: list[str], tmp_path: Path) -> None:
+def test_a_folder_of_that_name_which_is_none_of_these_is_left_alone(held: list[str], temporary: Path) -> None:
     """Somebody who may write there renamed a folder of ours."""
-    place = tmp_path / "tmp" / "pmx-renamed"
+    place = temporary / "pmx-renamed"
     place.mkdir(mode=0o700)
     for name in held:
         (place / name).write_text("ours")
-    old = time.time() - 2 * scratch._ABANDONED
-    os.utime(place, (old, old))
+    os.utime(place, (_OLD, _OLD))
     clear_scratch()
     assert sorted(os.listdir(place)) == held
 
 
-def test_where_no_file_can_be_locked_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_file_can_be_locked_there_is_no_folder(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr("fcntl.flock", none)
     with pytest.raises(StorageError, match="cannot create a private folder there: Function not implemented"):
         ScratchFolder()
-    assert os.listdir(tmp_path / "tmp") == []
+    assert os.listdir(temporary) == []
 
 
-def test_a_folder_without_a_lock_goes_once_it_is_old(tmp_path: Path) -> None:
-    place = tmp_path / "tmp" / "pmx-young"
+def test_a_folder_without_a_lock_goes_once_it_is_old(temporary: Path) -> None:
+    place = temporary / "pmx-young"
     place.mkdir(mode=0o700)
     clear_scratch()
     assert place.exists()
-    old = time.time() - 2 * scratch._ABANDONED
-    os.utime(place, (old, old))
+    os.utime(place, (_OLD, _OLD))
     clear_scratch()
     assert not place.exists()
 

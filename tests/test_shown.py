@@ -86,12 +86,7 @@ def test_cards_are_short_and_have_nothing_from_elsewhere(kinds: dict[str, Any]) 
             assert drawn.get("aria-label")
             assert len(list(drawn.iter())) > 4
         assert not [name for part in tree.iter() for name in part.attrib if name.startswith("on") or name == "href"]
-
-
-def test_names_that_somebody_wrote_are_text(kinds: dict[str, Any]) -> None:
-    page = kinds["predictions"]._repr_html_()
-    assert "&lt;script&gt;" in page
-    assert ElementTree.fromstring(page).findall(".//script") == []
+    assert "&lt;script&gt;" in kinds["predictions"]._repr_html_()
 
 
 def test_no_card_names_a_record(kinds: dict[str, Any], tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from PIL import Image
 
+from privmix.certificate.certificate import content_hash
 from privmix.plans.named import plan_from_dict
 from privmix.releases.card import data_card
 
@@ -36,12 +36,7 @@ Make = Callable[["World", Path], object]
 
 @dataclass(frozen=True)
 class World:
-    """Where things lie.
-
-    Attributes:
-        root: all of it; the current folder is ``root/here``, the home folder ``root/home``.
-        bait: registers a file that nobody may open.
-    """
+    """Where things lie: the current folder is ``root/here``; ``bait`` registers a file that nobody may open."""
 
     root: Path
     bait: Callable[[Path], None]
@@ -101,38 +96,30 @@ def cases(kind: Kind, refused: set[str], **made: Make) -> None:
 
 _PLAN: Final = "--classes 0,1,2,3,4,5,6,7,8,9 --features pixels --epsilon 8 --delta 1e-4"
 _IMAGES: Final = f"--image-size 8 --colour grey {_PLAN}"
+_EVERY: Final = {
+    "verify": "verify {folder}",
+    "inspect": "inspect {folder}",
+    "fit": "fit {folder} --out {out}/model",
+    "evaluate": "evaluate {folder} --data {data} --figure {out}/evaluate.png",
+    "audit": "audit {folder} --runs 200",
+    "report": "report {folder} --out {out}/report.html",
+}
+_MEMBERSHIP: Final = "attack membership {folder} --data {data}"
 # Verb -> its command line for a folder of this kind; {folder}, {out}, {data} and the bases are filled in.
 VERBS: Final[dict[str, dict[str, str]]] = {
     "release": {
-        "verify": "verify {folder}",
-        "inspect": "inspect {folder}",
-        "fit": "fit {folder} --out {out}/model",
+        **_EVERY,
         "evaluate": "evaluate {out}/model --data {data} --figure {out}/evaluate.png",
-        "audit": "audit {folder} --runs 200",
         "sample": "sample {folder} --records 10 --out {out}/rows.csv",
         "collapse": "attack collapse {folder} --data {data}",
         "inversion": "attack inversion {folder} --data {data} --split test --images 1 --steps 1",
         "membership": "attack membership {fitted} --data {data} --release {folder}",
-        "report": "report {folder} --out {out}/report.html",
     },
-    "fitted": {
-        "verify": "verify {folder}",
-        "inspect": "inspect {folder}",
-        "fit": "fit {folder} --out {out}/model",
-        "evaluate": "evaluate {folder} --data {data} --figure {out}/evaluate.png",
-        "audit": "audit {folder} --runs 200",
-        "membership": "attack membership {folder} --data {data}",
-        "report": "report {release} {folder} --out {out}/report.html",
-    },
+    "fitted": {**_EVERY, "membership": _MEMBERSHIP, "report": "report {release} {folder} --out {out}/report.html"},
     "trained": {
-        "verify": "verify {folder}",
-        "inspect": "inspect {folder}",
-        "fit": "fit {folder} --out {out}/model",
-        "evaluate": "evaluate {folder} --data {data} --figure {out}/evaluate.png",
-        "audit": "audit {folder} --runs 200",
+        **_EVERY,
         "canaries": "audit {folder} --data {data} --canaries 20",
-        "membership": "attack membership {folder} --data {data}",
-        "report": "report {folder} --out {out}/report.html",
+        "membership": _MEMBERSHIP,
         "export": "export {folder} --out {out}/net.safetensors",
     },
     "records": {
@@ -180,12 +167,6 @@ def certify(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
             card.write_text(data_card(plan_from_dict(certificate["plan"]), certificate))
 
 
-def content_hash(certificate: Mapping[str, Any]) -> str:
-    """The certificate's own hash."""
-    body = {key: value for key, value in certificate.items() if key != "content_sha256"}
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
 def digest(path: Path) -> str:
     """SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -210,9 +191,3 @@ def write_images(folder: Path) -> None:
         place = folder / str(y[number])
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray((x[number] * 15).astype(np.uint8).reshape(8, 8)).save(place / f"{number}.png")
-
-
-def copy_of(folder: Path, target: Path) -> Path:
-    """A copy of an honest folder."""
-    shutil.copytree(folder, target)
-    return target

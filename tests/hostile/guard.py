@@ -52,13 +52,7 @@ _IN_OPEN: Final = 0x20
 
 @dataclass
 class Guard:
-    """Records what Python says it is about to do (``sys.addaudithook``), and what the system saw (inotify).
-
-    Attributes:
-        readable: folders that may be read, beside Python's own.
-        writable: folders that may be written.
-        found: side effects, in words.
-    """
+    """Records what Python says it is about to do (``sys.addaudithook``), by folders that may be read and written."""
 
     readable: list[str] = field(default_factory=list)
     writable: list[str] = field(default_factory=list)
@@ -133,10 +127,7 @@ class Guard:
             path = os.path.join(_real(os.path.dirname(os.fsdecode(path))), ".")
         name = _real(path) + "/"
         fine = name.startswith((*self._code, *self._system)) or self._under(path, [*self.readable, *self.writable])
-        return None if fine or self._own(name) else f"read: {path!r:.200}"
-
-    def _own(self, name: str) -> bool:
-        return name == f"{_REPOSITORY}/"
+        return None if fine or name == f"{_REPOSITORY}/" else f"read: {path!r:.200}"
 
     def _ran(self, filename: Any) -> str | None:
         """Code is fine where it is Python's, a library's or ours, and where it comes from no file."""

@@ -8,6 +8,7 @@ import io
 import os
 import pickle
 import runpy
+import signal
 import socket
 import subprocess
 import time
@@ -33,59 +34,23 @@ class Payload:
         return (os.system, (f"touch '{self._proof}'",))
 
 
-def _secret(world: World) -> Path:
-    path = world.root / "home" / "secret.txt"
-    path.write_text("a user's own")
+def _made(world: World) -> Path:
+    path = world.root / "home" / "own.txt"
+    path.touch()
     return path
 
 
-def _unpickle(world: World) -> None:
-    pickle.loads(pickle.dumps(Payload(world.proof)))
-
-
-def _read(world: World) -> None:
-    path = world.root / "home" / "read.txt"
-    path.touch()
-    path.read_text()
-
-
 def _read_in_c(world: World) -> None:
-    path = world.root / "home" / "bait.txt"
-    path.touch()
+    path = _made(world)
     world.bait(path)
     libc = ctypes.CDLL(None)
     libc.close(libc.open(os.fsencode(path), os.O_RDONLY))
-
-
-def _write(world: World) -> None:
-    (world.root / "home" / "written.txt").write_text("x")
-
-
-def _remove(world: World) -> None:
-    _secret(world).unlink()
 
 
 def _connect(world: World) -> None:
     with contextlib.suppress(OSError), socket.socket() as one:
         one.settimeout(0.01)
         one.connect(("127.0.0.1", 9))
-
-
-def _resolve(world: World) -> None:
-    with contextlib.suppress(OSError):
-        socket.getaddrinfo("localhost", 80)
-
-
-def _process(world: World) -> None:
-    subprocess.run(["/bin/true"], check=False)
-
-
-def _system(world: World) -> None:
-    os.system("true")
-
-
-def _spawn(world: World) -> None:
-    os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
 
 
 def _fork(world: World) -> None:
@@ -106,36 +71,30 @@ def _run_file(world: World) -> None:
     runpy.run_path(str(path))
 
 
-def _fill_memory(world: World) -> None:
-    np.ones(int(1.2 * MOST_MEMORY) // 8)
-
-
 def _wait(world: World) -> None:
     pipe = world.root / "home" / "pipe"
     os.mkfifo(pipe)
-    import signal
-
     signal.alarm(1)
     with pipe.open("rb") as stream:
         stream.read()
     time.sleep(5)
 
 
-EFFECTS: Final[dict[str, Callable[[World], None]]] = {
-    "pickle": _unpickle,
-    "read": _read,
+EFFECTS: Final[dict[str, Callable[[World], object]]] = {
+    "pickle": lambda world: pickle.loads(pickle.dumps(Payload(world.proof))),
+    "read": lambda world: _made(world).read_text(),
     "bait opened": _read_in_c,
-    "write": _write,
-    "change": _remove,
+    "write": lambda world: (world.root / "home" / "written.txt").write_text("x"),
+    "change": lambda world: _made(world).unlink(),
     "network": _connect,
-    "network: socket.getaddrinfo": _resolve,
-    "process": _process,
-    "process: os.system": _system,
-    "process: os.posix_spawn": _spawn,
+    "network: socket.getaddrinfo": lambda _: socket.getaddrinfo("127.0.0.1", 80),
+    "process": lambda _: subprocess.run(["/bin/true"], check=False),
+    "process: os.system": lambda _: os.system("true"),
+    "process: os.posix_spawn": lambda _: os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0),
     "process: os.fork": _fork,
     "process: subprocess.Popen": _decode,
     "code of a stranger ran": _decode,
     "code": _run_file,
-    "memory": _fill_memory,
+    "memory": lambda _: np.ones(int(1.2 * MOST_MEMORY) // 8),
     "waits for ever": _wait,
 }

@@ -11,6 +11,7 @@ import importlib
 import io
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from tests.hostile.corpus import CASES, KINDS, VERBS, World, copy_of, told_first, write_digits, write_images
+from tests.hostile.corpus import CASES, KINDS, VERBS, World, told_first, write_digits, write_images
 from tests.hostile.guard import Baits, Guard, memory
 from tests.reports.drawn import drawn_once
 
@@ -58,7 +59,9 @@ def main(root: Path, words: str, every_verb: bool) -> None:
                 runner.run_all(f"honest {kind}", kind, world.base(kind))
             for case in CASES.values():
                 if words in case.name:
-                    folder = copy_of(world.base(case.kind), root / "cases" / case.name.replace(" ", "-") / "given")
+                    folder = shutil.copytree(
+                        world.base(case.kind), root / "cases" / case.name.replace(" ", "-") / "given"
+                    )
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")
                         case.make(world, folder)
@@ -169,7 +172,7 @@ def planted(world: World, runner: Runner) -> None:
 
     runner.guard.writable, runner.guard.readable = [str(world.root / "out")], [str(world.data)]
     for name, act in effects.EFFECTS.items():
-        runner.watched(f"planted {name}", "planted", name, lambda act=act: act(world) or 0)  # type: ignore[misc]
+        runner.watched(f"planted {name}", "planted", name, lambda act=act: (act(world), 0)[1])  # type: ignore[misc]
 
 
 def _stop(number: int, frame: Any) -> None:
