@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,15 +26,11 @@ _SECONDS: Final = 900
 _PASSED, _FAILED, _NONE = 0, 1, 5
 
 
-@dataclass(frozen=True)
 class Fault:
     """A fault: the ``wrong`` words instead of the ``right`` ones, which stand once in a file below ``src/privmix``."""
 
-    says: str
-    file: str
-    right: str
-    wrong: str
-    tests: tuple[str, ...]
+    def __init__(self, says: str, file: str, right: str, wrong: str, *tests: str) -> None:
+        self.says, self.file, self.right, self.wrong, self.tests = says, file, right, wrong, tests
 
 
 FAULTS: Final = (
@@ -44,266 +39,252 @@ FAULTS: Final = (
         "engine/rows.py",
         "noise = draw(generator, sums[rows].shape, scale)",
         "noise = draw(generator, sums[rows].shape, scale * 2 / 3)",
-        ("tests/engine/test_rows.py::test_noise_has_the_planned_size",),
+        "tests/engine/test_rows.py::test_noise_has_the_planned_size",
     ),
     Fault(
         "calls of a training have as many records as there are",
         "training/dp_sgd.py",
         "if self.gradients.together:",
         "if False:",
-        ("tests/training/test_summation.py::test_calls_have_one_size_however_many_records_there_are",),
+        "tests/training/test_summation.py::test_calls_have_one_size_however_many_records_there_are",
     ),
     Fault(
         "labels have next to no noise",
         "engine/rows.py",
         "self._noisy(generator, self._label_noise, self._label_sums",
         "self._noisy(generator, 1e-6, self._label_sums",
-        ("tests/engine/test_rows.py::test_label_noise_has_the_planned_size",),
+        "tests/engine/test_rows.py::test_label_noise_has_the_planned_size",
     ),
     Fault(
         "what was resumed draws other noise than before",
         "engine/rows.py",
         'self._streams.lent("feature noise", tile)',
         'SecretStreams.from_entropy().lent("feature noise", tile)',
-        ("tests/releases/test_resume.py::test_an_interrupted_run_resumes_to_the_same_bits",),
+        "tests/releases/test_resume.py::test_an_interrupted_run_resumes_to_the_same_bits",
     ),
     Fault(
         "whoever draws membership holds the key to the noise",
         "engine/rows.py",
         'self._membership = streams.derive("membership")',
         "self._membership = streams",
-        ("tests/engine/test_rows.py::test_membership_is_drawn_without_the_key_to_the_noise",),
+        "tests/engine/test_rows.py::test_membership_is_drawn_without_the_key_to_the_noise",
     ),
     Fault(
         "one key's noise serves two runs",
         "mechanisms/streams.py",
         "        self._claimed = True\n",
         "        self._claimed = False\n",
-        ("tests/engine/test_rows.py::test_noise_is_never_added_to_other_sums",),
+        "tests/engine/test_rows.py::test_noise_is_never_added_to_other_sums",
     ),
     Fault(
         "records are not clipped",
         "mechanisms/clipping.py",
         "    if too_long.any():\n",
         "    if False:\n",
-        (
-            "tests/mechanisms/test_clipping.py::test_bounded_exactly",
-            "tests/engine/test_rows.py::test_one_record_moves_a_row_by_at_most_its_bound",
-        ),
+        "tests/mechanisms/test_clipping.py::test_bounded_exactly",
+        "tests/engine/test_rows.py::test_one_record_moves_a_row_by_at_most_its_bound",
     ),
     Fault(
         "rounding to the grid makes records longer",
         "mechanisms/noise.py",
         "np.trunc(scaled, out=scaled)",
         "np.rint(scaled, out=scaled)",
-        ("tests/mechanisms/test_noise.py::test_quantise_gives_integers_and_never_grows_the_norm",),
+        "tests/mechanisms/test_noise.py::test_quantise_gives_integers_and_never_grows_the_norm",
     ),
     Fault(
         "a record is counted twice in the sums of labels",
         "designs/moments/engine.py",
         "self._counts += np.bincount(labels[part]",
         "self._counts += 2 * np.bincount(labels[part]",
-        ("tests/audits/test_sensitivity.py::test_no_record_moves_a_query_by_more_than_its_noise_is_scaled_to",),
+        "tests/audits/test_sensitivity.py::test_no_record_moves_a_query_by_more_than_its_noise_is_scaled_to",
     ),
     Fault(
         "X'Y has half of its noise",
         "designs/moments/engine.py",
         "std = plan.label_norm * plan.cross_noise_multiplier",
         "std = plan.label_norm * plan.cross_noise_multiplier / 2",
-        (
-            "tests/attacks/test_noise_scale.py::test_right_noise_passes",
-            "tests/audits/test_planted_bugs.py::test_the_real_engine_passes[moments]",
-        ),
+        "tests/attacks/test_noise_scale.py::test_right_noise_passes",
+        "tests/audits/test_planted_bugs.py::test_the_real_engine_passes[moments]",
     ),
     Fault(
         "second moments of each class have two thirds of their noise",
         "designs/moments/engine.py",
         "std, unit = self._plan.second_noise_multiplier / self._lattice.step**2",
         "std, unit = self._plan.second_noise_multiplier / self._lattice.step**2 * 2 / 3",
-        (
-            "tests/attacks/test_noise_scale.py::test_right_noise_passes",
-            "tests/audits/test_planted_bugs.py::test_the_real_engine_passes[class-moments]",
-        ),
+        "tests/attacks/test_noise_scale.py::test_right_noise_passes",
+        "tests/audits/test_planted_bugs.py::test_the_real_engine_passes[class-moments]",
     ),
     Fault(
         "a record is in the second moments of every class",
         "designs/moments/engine.py",
         "own = steps[labels == label]",
         "own = steps",
-        ("tests/audits/test_sensitivity.py::test_no_record_moves_a_query_by_more_than_its_noise_is_scaled_to",),
+        "tests/audits/test_sensitivity.py::test_no_record_moves_a_query_by_more_than_its_noise_is_scaled_to",
     ),
     Fault(
         "residuals are not clipped after they are mapped",
         "designs/stages/engine.py",
         "clip_l2(residuals / self._bound, 1.0)",
         "(residuals / self._bound)",
-        ("tests/audits/test_planted_bugs.py::test_the_real_engine_passes[two-stage]",),
+        "tests/audits/test_planted_bugs.py::test_the_real_engine_passes[two-stage]",
     ),
     Fault(
         "a record joins twice as many rows as are priced",
         "mechanisms/sampling.py",
         "return draw_rectangle(generator, rows, records, self.sampling_rate)",
         "return draw_rectangle(generator, rows, records, min(1.0, 2 * self.sampling_rate))",
-        (
-            "tests/mechanisms/test_sampling.py::test_poisson_rate",
-            "tests/audits/test_planted_bugs.py::test_the_real_engine_passes[poisson]",
-        ),
+        "tests/mechanisms/test_sampling.py::test_poisson_rate",
+        "tests/audits/test_planted_bugs.py::test_the_real_engine_passes[poisson]",
     ),
     Fault(
         "half of the rows are priced",
         "mechanisms/sampling.py",
         "return Repeated(PoissonSampled(self.sampling_rate, query), self.rows)",
         "return Repeated(PoissonSampled(self.sampling_rate, query), -(-self.rows // 2))",
-        ("tests/mechanisms/test_sampling.py::test_one_plan_events",),
+        "tests/mechanisms/test_sampling.py::test_one_plan_events",
     ),
     Fault(
         "drawing classes first is priced as drawing records independently",
         "mechanisms/sampling.py",
         "return Repeated(ClusterSampled(self.class_rate, self.record_rate, query), self.rows)",
         "return Repeated(PoissonSampled(self.class_rate * self.record_rate, query), self.rows)",
-        (
-            "tests/mechanisms/test_sampling.py::test_one_plan_events",
-            "tests/plans/test_plan.py::test_hierarchical_needs_more_noise_than_poisson",
-        ),
+        "tests/mechanisms/test_sampling.py::test_one_plan_events",
+        "tests/plans/test_plan.py::test_hierarchical_needs_more_noise_than_poisson",
     ),
     Fault(
         "a replaced record is priced as one that is added",
         "accounting/base.py",
         "            return 2.0\n",
         "            return 1.0\n",
-        ("tests/accounting/test_pld.py::test_one_query_matches_the_integral[fixed-0.0]",),
+        "tests/accounting/test_pld.py::test_one_query_matches_the_integral[fixed-0.0]",
     ),
     Fault(
         "noise is calibrated to a little more than the target",
         "accounting/api.py",
         "if gap <= 0 and (gap >= -_CLOSE",
         "if gap <= 50 * _CLOSE and (gap >= -_CLOSE",
-        ("tests/accounting/test_accountants.py::test_calibration_is_on_the_safe_side_and_close",),
+        "tests/accounting/test_accountants.py::test_calibration_is_on_the_safe_side_and_close",
     ),
     Fault(
         "confidence bounds of an audit are too narrow",
         "audits/bounds.py",
         "np.where(full, 1.0, stats.beta.isf(alpha,",
         "np.where(full, 1.0, stats.beta.isf(0.3,",
-        ("tests/audits/test_bounds.py::test_clopper_pearson_covers",),
+        "tests/audits/test_bounds.py::test_clopper_pearson_covers",
     ),
     Fault(
         "steps of training have half of their noise",
         "training/noise.py",
         "noise *= noise_scale(plan) / grid",
         "noise *= noise_scale(plan) / 2 / grid",
-        ("tests/training/test_noise.py::test_right_noise",),
+        "tests/training/test_noise.py::test_right_noise",
     ),
     Fault(
         "gradients are not clipped",
         "training/gradients/clipping.py",
         "factors * kept, torch.zeros_like(norms))",
         "torch.ones_like(norms), torch.zeros_like(norms))",
-        (
-            "tests/training/gradients/test_clipping.py::test_bounded_at_any_length",
-            "tests/training/test_dp_sgd.py::test_bounded_change_by_one_record",
-        ),
+        "tests/training/gradients/test_clipping.py::test_bounded_at_any_length",
+        "tests/training/test_dp_sgd.py::test_bounded_change_by_one_record",
     ),
     Fault(
         "a repeated step draws other noise",
         "training/noise.py",
         'streams.lent("gradient noise", step)',
         'SecretStreams.from_entropy().lent("gradient noise", step)',
-        ("tests/training/test_noise.py::test_once_a_step",),
+        "tests/training/test_noise.py::test_once_a_step",
     ),
     Fault(
         "a private record count is published as it is",
         "mechanisms/private_count.py",
         "noise = int(gaussian_on_lattice(generator, 1, noise_multiplier)[0])",
         "noise = 0 * int(gaussian_on_lattice(generator, 1, noise_multiplier)[0])",
-        ("tests/mechanisms/test_private_count.py::test_estimates_follow_their_law",),
+        "tests/mechanisms/test_private_count.py::test_estimates_follow_their_law",
     ),
     Fault(
         "two queries for a quantile get the noise of one",
         "mechanisms/private_count.py",
         "else math.sqrt(2) * noise",
         "else noise",
-        ("tests/mechanisms/test_private_count.py::test_both_queries_for_a_quantile_have_their_noise",),
+        "tests/mechanisms/test_private_count.py::test_both_queries_for_a_quantile_have_their_noise",
     ),
     Fault(
         "records are read before the ledger is charged",
         "jobs/job.py",
         "        charged = Charge()\n",
         "        next(iter(self.opened.source.batches(1)))\n        charged = Charge()\n",
-        ("tests/cli/test_one_record.py::test_no_record_is_read_before_the_ledger_is_charged",),
+        "tests/cli/test_one_record.py::test_no_record_is_read_before_the_ledger_is_charged",
     ),
     Fault(
         "the ledger lets a dataset overspend",
         "ledger/pricing.py",
         "    if not composed <= dataset.epsilon:\n",
         "    if not composed <= 2 * dataset.epsilon:\n",
-        (
-            "tests/ledger/test_ledger.py::test_overspending_is_refused_with_the_figures_and_charges_nothing",
-            "tests/ledger/test_ledger.py::test_many_at_once_never_overspend",
-        ),
+        "tests/ledger/test_ledger.py::test_overspending_is_refused_with_the_figures_and_charges_nothing",
+        "tests/ledger/test_ledger.py::test_many_at_once_never_overspend",
     ),
     Fault(
         "public records may be the private ones",
         "jobs/job.py",
         "        refuse_overlap(public, self.opened.source, made_of, self.whose)\n",
         "",
-        ("tests/cli/test_one_record.py::test_public_data_that_are_the_private_ones_are_refused",),
+        "tests/cli/test_one_record.py::test_public_data_that_are_the_private_ones_are_refused",
     ),
     Fault(
         "the key is kept when a run is done",
         "mechanisms/run_folder.py",
         "        shred(KEY_FILE, dir_fd=self.descriptor)\n",
         "        return\n",
-        ("tests/releases/test_resume.py::test_the_run_folder_is_private_and_the_key_ends_with_the_run",),
+        "tests/releases/test_resume.py::test_the_run_folder_is_private_and_the_key_ends_with_the_run",
     ),
     Fault(
         "one key serves two datasets",
         "mechanisms/run.py",
         'elif not hmac.compare_digest(str(self._notes["fingerprint"]), fingerprint):',
         "elif False:",
-        ("tests/test_runs.py::test_one_key_one_dataset",),
+        "tests/test_runs.py::test_one_key_one_dataset",
     ),
     Fault(
         "a fixed seed is not marked",
         "mechanisms/streams.py",
         "return cls(bytearray(key), insecure_seed=True)",
         "return cls(bytearray(key), insecure_seed=False)",
-        ("tests/mechanisms/test_streams.py::test_a_seed_marks_itself",),
+        "tests/mechanisms/test_streams.py::test_a_seed_marks_itself",
     ),
     Fault(
         "an error shows a private label",
         "engine/tiles.py",
         'raise InvalidInput("labels", WITHHELD, f"class numbers',
         'raise InvalidInput("labels", labels.max(), f"class numbers',
-        ("tests/engine/test_rows.py::test_labels_outside_the_classes_are_refused_without_naming_them",),
+        "tests/engine/test_rows.py::test_labels_outside_the_classes_are_refused_without_naming_them",
     ),
     Fault(
         "features follow from the records beside them",
         "features/identity.py",
         "return unit_range(x).reshape(len(x), math.prod(x.shape[1:]))",
         "return unit_range(x).reshape(len(x), math.prod(x.shape[1:])) - unit_range(x).mean()",
-        ("tests/features/test_extractors.py::test_per_record",),
+        "tests/features/test_extractors.py::test_per_record",
     ),
     Fault(
         "a certificate's noise is believed",
         "releases/verify.py",
         '    _check_noise(certificate["noise_std"], plan)\n',
         "",
-        ("tests/releases/test_folder.py::test_tampering_is_found",),
+        "tests/releases/test_folder.py::test_tampering_is_found",
     ),
     Fault(
         "a stranger's file is opened through a link",
         "untrusted.py",
         "os.O_RDONLY | os.O_NOFOLLOW |",
         "os.O_RDONLY |",
-        ("tests/test_untrusted.py::test_links_pipes_folders_and_large_files_are_refused",),
+        "tests/test_untrusted.py::test_links_pipes_folders_and_large_files_are_refused",
     ),
     Fault(
         "a bound is printed to the nearest",
         "jobs/budget.py",
         "{rounded_up(self.epsilon, 4)}",
         "{self.epsilon:.4g}",
-        ("tests/test_rounding.py::test_no_bound_is_printed_to_the_nearest",),
+        "tests/test_rounding.py::test_no_bound_is_printed_to_the_nearest",
     ),
 )
 

@@ -140,23 +140,18 @@ def lines(before: Recorded, now: Recorded) -> list[str]:
     return found
 
 
-class Notes:
-    """Writes the lines; where tests run in several processes, in the one that hears of all."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        thorough = "thorough" in report.keywords
-        line = [report.nodeid, report.when, report.duration, report.cpu_seconds, report.outcome, thorough]
-        if report.fixtures:
-            line.append(report.fixtures)
-        with self._place.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-
 def cpu_seconds() -> float:
     return sum(os.times()[:4])
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Write a line; where tests run in several processes, in the one that hears of all."""
+    place = os.environ.get("PRIVMIX_DURATIONS")
+    if place and "PYTEST_XDIST_WORKER" not in os.environ:
+        thorough = "thorough" in report.keywords
+        line = [report.nodeid, report.when, report.duration, report.cpu_seconds, report.outcome, thorough]
+        with Path(place).open("a", encoding="utf-8") as file:
+            file.write(json.dumps([*line, report.fixtures] if report.fixtures else line) + "\n")
 
 
 _before = cpu_seconds()
@@ -184,12 +179,6 @@ def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
         own = time.perf_counter() - start - (sum(_set_up.values()) - before)
         _set_up[f"{fixturedef.baseid}{_SETS_UP}{fixturedef.argname}"] = own
     return made
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    place = os.environ.get("PRIVMIX_DURATIONS")
-    if place and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Notes(Path(place)))
 
 
 if __name__ == "__main__":

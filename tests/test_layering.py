@@ -119,6 +119,7 @@ def floor_of(path: Path) -> str | None:
 
 @pytest.mark.parametrize("floor", [*ALLOWED, None])
 def test_imports_stay_on_allowed_floors(floor: str | None) -> None:
+    assert {floor_of(path) for path in FILES} <= {*ALLOWED, None}
     for path in (path for path in FILES if floor_of(path) == floor):
         allowed = {"__init__.py": FRONT_DOOR, "__main__.py": {"cli"}}.get(path.name, set())
         allowed = {*BESIDE, "__version__", floor, *(allowed if floor is None else ALLOWED[floor])}
@@ -126,10 +127,6 @@ def test_imports_stay_on_allowed_floors(floor: str | None) -> None:
         assert not strays, f"{told(path)}: {floor} may not import {strays}"
         others = {name.split(".")[0] for name in names_in(path)}
         assert not others & BANNED_PACKAGES.get(floor or "", set()), told(path)
-
-
-def test_every_folder_is_a_known_floor() -> None:
-    assert {floor_of(path) for path in FILES} <= {*ALLOWED, None}
 
 
 def circle(arrows: dict[Path, set[Path]]) -> list[Path]:
@@ -202,12 +199,9 @@ def test_research_lives_on_public_names() -> None:
         for parts in own_names(path):
             assert not any(part.startswith("_") for part in parts), path
             assert parts[0] != "cli" or path.name == "verb.py", path
-
-
-def test_nothing_but_research_names_research() -> None:
-    """Not in a text either, by which something could be imported."""
+    # Nothing else names it, not in a text either, by which something could be imported.
     others = [path for path in FILES if path not in WING]
-    assert [str(path) for path in others if "privmix.research" in path.read_text(encoding="utf-8")] == []
+    assert [told(path) for path in others if "privmix.research" in path.read_text(encoding="utf-8")] == []
 
 
 def test_the_installed_entry_points_are_those_of_the_project() -> None:

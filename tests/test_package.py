@@ -64,24 +64,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy / "dist"
 
 
-def test_it_makes_one_archive_and_one_wheel(built: Path) -> None:
-    assert {path.name for path in built.iterdir()} == {
-        f"privmix-{__version__}.tar.gz",
-        f"privmix-{__version__}-py3-none-any.whl",
-    }
-
-
 def test_the_wheel_holds_the_package_and_nothing_beside_it(built: Path) -> None:
+    wheel_name, archive = f"privmix-{__version__}-py3-none-any.whl", f"privmix-{__version__}.tar.gz"
+    assert {path.name for path in built.iterdir()} == {wheel_name, archive}
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         names = wheel.namelist()
     assert {name.split("/")[0] for name in names} == {"privmix", f"privmix-{__version__}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    for file in (
-        "reports/templates/page.css",
-        "studio/static/htmx.min.js",
-        "studio/static/htmx.LICENSE.txt",
-        "py.typed",
-    ):
+    for file in ("reports/templates/page.css", "studio/static/htmx.min.js", "studio/static/htmx.LICENSE.txt"):
         assert f"privmix/{file}" in names
     assert not any("/tests/" in name or name.endswith((".ipynb", "README.md")) for name in names)
 

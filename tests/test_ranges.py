@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import privmix as pm
+from privmix.certificate.about import About
 from privmix.certificate.certificate import content_hash
 from privmix.errors import InvalidInput
 from privmix.features.identity import Identity
@@ -46,12 +47,6 @@ def test_characters_that_show_are_told_from_others() -> None:
     assert looks("می\u200cخواهم") == "میخواهم"
 
 
-def _about(text: str) -> Any:
-    from privmix.certificate.about import About
-
-    return About(title=text)
-
-
 def _ledger(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Ledger.create(f"sqlite:///{folder}/l.db").add_dataset(text, epsilon=1.0, delta=1e-5)
@@ -64,7 +59,7 @@ PLACES: dict[str, Callable[[str], object]] = {
     "category": lambda text: Tabular({"a": {"categories": ["b", text]}}),
     "token": lambda text: Tabular({"a": {"boolean": {"true": ["y"], "false": [text]}}}),
     "missing token": lambda text: Tabular({"a": {"range": [0, 1], "missing": 0, "missing_tokens": [text]}}),
-    "title": _about,
+    "title": lambda text: About(title=text),
     "dataset": _ledger,
     "certificate": lambda text: check_texts({"a": [{"b": text}]}, "certificate"),
     "certificate key": lambda text: check_texts({"a": [{text: 1}]}, "certificate"),

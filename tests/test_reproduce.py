@@ -30,18 +30,13 @@ def test_verdicts_follow_from_intervals() -> None:
     assert rows.by_gain(OPEN, BETTER) == rows.by_gain(None, BETTER) == PRICE_ONLY
     assert rows.by_gain(OPEN) == rows.by_gain(OPEN, WORSE) == rows.by_gain(None, OPEN) == UNDECIDED
     assert rows.by_gain(None, WORSE) == FAILS
-
-
-def test_trials_that_all_agree_leave_room_for_chance() -> None:
+    assert [rows.by_price(1.0, true) for true in (0.9, 1.0, 1.04, 1.06)] == [HOLDS, HOLDS, NEARLY, FAILS]
+    assert [rows.by_excess(low, high, 2) for low, high in ((-1, 2), (1, 3), (2.1, 3))] == [HOLDS, UNDECIDED, FAILS]
+    # Trials that all agree leave room for chance.
     same, one = TrialGain([1.0] * 20, [0.0] * 20, ("a", "b")), TrialGain([1.0], [0.0], ("a", "b"))
     assert 50 < same.interval[0] < same.interval[1] == 100
     assert rows.by_gain(same) == HOLDS
     assert rows.by_gain(one) == UNDECIDED
-
-
-def test_verdicts_on_epsilons_and_errors() -> None:
-    assert [rows.by_price(1.0, true) for true in (0.9, 1.0, 1.04, 1.06)] == [HOLDS, HOLDS, NEARLY, FAILS]
-    assert [rows.by_excess(low, high, 2) for low, high in ((-1, 2), (1, 3), (2.1, 3))] == [HOLDS, UNDECIDED, FAILS]
 
 
 def test_every_paper_has_rows_and_a_page_with_its_command() -> None:

@@ -55,12 +55,18 @@ def test_the_dead_go_and_the_living_stay(temporary: Path) -> None:
     assert os.listdir(temporary) == []
 
 
-def test_links_and_open_folders_by_that_name_are_left_alone(temporary: Path, tmp_path: Path) -> None:
+def test_old_folders_without_a_lock_go_and_links_and_open_folders_stay(temporary: Path, tmp_path: Path) -> None:
     for place, mode in ((tmp_path / "elsewhere", 0o700), (temporary / "pmx-open", 0o755)):
         place.mkdir(mode=mode)
         (place / "lock").touch()
     (temporary / "pmx-link").symlink_to(tmp_path / "elsewhere")
+    young = temporary / "pmx-without-lock"
+    young.mkdir(mode=0o700)
     clear_scratch()
+    assert young.exists()
+    os.utime(young, (_OLD, _OLD))
+    clear_scratch()
+    assert not young.exists()
     assert (tmp_path / "elsewhere" / "lock").exists()
     assert (temporary / "pmx-open" / "lock").exists()
 
@@ -87,16 +93,6 @@ def test_where_no_file_can_be_locked_there_is_no_folder(temporary: Path, monkeyp
     assert os.listdir(temporary) == []
 
 
-def test_a_folder_without_a_lock_goes_once_it_is_old(temporary: Path) -> None:
-    place = temporary / "pmx-young"
-    place.mkdir(mode=0o700)
-    clear_scratch()
-    assert place.exists()
-    os.utime(place, (_OLD, _OLD))
-    clear_scratch()
-    assert not place.exists()
-
-
 def test_a_forked_process_removes_nothing() -> None:
     scratch = ScratchFolder()
     child = os.fork()
@@ -107,8 +103,5 @@ def test_a_forked_process_removes_nothing() -> None:
     assert scratch.path.exists()
     scratch.remove()
     assert not scratch.path.exists()
-
-
-def test_it_goes_with_its_object() -> None:
-    path = ScratchFolder().path
-    assert not path.exists()
+    # Without an object that holds it, it goes.
+    assert not ScratchFolder().path.exists()

@@ -52,13 +52,6 @@ def test_every_page_stands_in_one_group_of_readers() -> None:
     assert re.findall(r":caption: (.*)", read("index.md")) == groups
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
-def test_a_page_says_for_whom_it_is(page: Path) -> None:
-    title, first, *_ = page.read_text(encoding="utf-8").split("\n\n")
-    assert re.fullmatch(r"# [^\n]+", title)
-    assert first.startswith("For ") or page.stem == "index"
-
-
 def test_words_of_the_glossary_are_in_order_and_explained_once() -> None:
     words = re.findall(r"^\*\*([^*]+)\.\*\*", read("glossary.md"), re.MULTILINE)
     assert words == sorted(words, key=str.lower)
@@ -68,26 +61,6 @@ def test_words_of_the_glossary_are_in_order_and_explained_once() -> None:
     assert {"mixup", "moments", "scattering", "clipping", "epsilon", "delta", "record", "unit of privacy"} <= set(
         single
     )
-
-
-def test_a_word_is_linked_at_its_first_use_and_nowhere_else(site: Any) -> None:
-    from docutils import nodes
-    from docutils.utils import new_document
-    from sphinx.addnodes import pending_xref
-
-    terms = site("terms")
-    document = new_document("page")
-    document += nodes.title("", "Clipping")
-    other = pending_xref("", nodes.inline("", "clipping"))
-    words = nodes.Text(" Clipping bounds; clipping again.")
-    document += nodes.paragraph("", "", nodes.literal("", "clipping"), other, words)
-    transform = terms.FirstUses(document)
-    text = next(text for text in document.findall(nodes.Text) if "bounds" in text)
-    assert [terms._plain(text) for text in document.findall(nodes.Text)] == [False, False, False, True]
-    transform._link(text, terms.words(read("glossary.md")), set(), "some/page")
-    links = [(link.astext(), link["refuri"]) for link in document.findall(nodes.reference)]
-    assert links == [("Clipping", "../glossary.html#term-clipping")]
-    assert document.children[1].astext() == "clippingclipping Clipping bounds; clipping again."
 
 
 def test_links_are_those_of_the_site(site: Any) -> None:
@@ -159,13 +132,10 @@ def test_limits_say_how_bad_and_whose_duty() -> None:
 EXAMPLES = sorted((DOCS / "gallery").glob("*.py"))
 
 
-def test_every_example_has_its_place(site: Any) -> None:
-    assert sorted(site("gallery").ORDER) == [path.name for path in EXAMPLES]
-
-
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_ends_with_a_picture_and_names_what_there_is(example: Path) -> None:
+def test_an_example_ends_with_a_picture_and_names_what_there_is(example: Path, site: Any) -> None:
     """It is run where the site is built; here: it parses, and what it takes of privmix is there, as it is called."""
+    assert example.name in site("gallery").ORDER
     tree = ast.parse(example.read_text(encoding="utf-8"))
     assert re.match(r"\n.+\n=+\n", ast.get_docstring(tree, clean=False) or "")
     assert ast.unparse(tree.body[-1]) == "plt.show()"
@@ -189,7 +159,7 @@ _FIGURE = re.compile(r"<!-- .+? -->[^<\n]*<!-- -->")
 
 
 @pytest.mark.parametrize("page", REPRODUCTIONS, ids=lambda path: path.stem)
-def test_no_figure_of_ours_is_typed(page: Path) -> None:
+def test_no_figure_of_ours_is_typed_and_commands_are_those_that_pages_run(page: Path) -> None:
     """The runs have every figure in a column "here", and of what is proven, priced, predicted and simulated."""
     ours = ("here", "gain here", "for such images", "by PLD", "proven", "simulated", "predicted", "accuracy")
     figures, columns = 0, list[int]()
@@ -205,11 +175,18 @@ def test_no_figure_of_ours_is_typed(page: Path) -> None:
             assert not re.search(r"\d", _FIGURE.sub("", cells[place])), line
             figures += len(_FIGURE.findall(cells[place]))
     assert figures >= 5 or page.stem == "index"
+    run = {line for other in DOCS.glob("*.md") for line in other.read_text(encoding="utf-8").splitlines()}
+    shown = re.findall(r"^privmix .*", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert shown or page.stem == "index"
+    assert [line for line in shown if line not in run] == []
 
 
 @pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), *REPRODUCTIONS], ids=lambda path: path.stem)
-def test_a_page_has_the_figures_of_the_runs(page: Path, site: Any) -> None:
+def test_a_page_has_its_readers_and_the_figures_of_the_runs(page: Path, site: Any) -> None:
     text = page.read_text(encoding="utf-8")
+    title, first, *_ = text.split("\n\n")
+    assert re.fullmatch(r"# [^\n]+", title)
+    assert first.startswith("For ") or page.stem == "index", "for whom it is"
     assert text == site("figures").filled(text), "python -m docs._site.figures writes them"
     assert len(_FIGURE.findall(text)) == text.count("<!-- -->"), "a figure that the script does not find"
     assert not re.search(r"^<!-- .*<!-- -->", text, re.MULTILINE), "a line that starts with a comment is no Markdown"
@@ -239,14 +216,6 @@ def test_figures_are_those_of_the_runs(site: Any) -> None:
         figures.level("utility", 6, **of)
     with pytest.raises(ValueError, match="no two seeds"):
         figures.gain("utility", {"method": "pixels-ps-cnn"}, {"method": "classwise-full"}, dataset="mnist", epsilon=1)
-
-
-@pytest.mark.parametrize("page", REPRODUCTIONS, ids=lambda path: path.stem)
-def test_commands_of_reproductions_are_those_that_pages_run(page: Path) -> None:
-    run = {line for other in DOCS.glob("*.md") for line in other.read_text(encoding="utf-8").splitlines()}
-    shown = re.findall(r"^privmix .*", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert shown or page.stem == "index"
-    assert [line for line in shown if line not in run] == []
 
 
 @pytest.fixture(scope="module")
@@ -292,15 +261,9 @@ def test_pages_open_offline_on_a_phone_and_axe_finds_nothing(built: Path, browse
         found = axe.Axe().run(page, options=rules).response["violations"]
         assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == [], name
         page.close()
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    context.close()
-
-
-@pytest.mark.thorough
-def test_search_works_offline(built: Path, browser: Any) -> None:
-    context = browser.new_context(offline=True)
     page = context.new_page()
     page.goto((built / "search.html").as_uri() + "?q=clipping")
     page.wait_for_selector("#search-results li", timeout=30_000)
     assert page.locator("#search-results li").count() > 5
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     context.close()

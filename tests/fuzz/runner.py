@@ -29,7 +29,7 @@ class Target:
     """Opens files of others, each in an empty folder; `open` raises HANDLED alone; `share`: inputs a round."""
 
     mutants: Callable[[random.Random], bytes]
-    open: Callable[[bytes, Path], None]
+    open: Callable[[bytes, Path], object]
     share: int = 1
 
 
@@ -92,13 +92,8 @@ class Fuzzer:
             f"{name}: {self.inputs[name]:,} inputs in {self.seconds[name]:.0f} s, {self.refused[name]:,} refused"
             for name in self.targets
         ]
-        return "\n".join(
-            [
-                *lines,
-                *self.failures,
-                f"{self.inputs.total():,} inputs, {len(self.failures)} not handled, seed {self.seed}",
-            ]
-        )
+        last = f"{self.inputs.total():,} inputs, {len(self.failures)} not handled, seed {self.seed}"
+        return "\n".join([*lines, *self.failures, last])
 
     def _keep(self, name: str, content: bytes, why: str, kind: str) -> None:
         if (name, kind) in self._known:

@@ -28,10 +28,10 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.releases.api import release_to_folder
 from privmix.releases.certificate import read_certificate
-from privmix.releases.folder import load_release
+from privmix.releases.folder import file_hash, load_release
 from privmix.releases.verify import check_certificate, verify_release
 from privmix.reports.page import render_page
-from privmix.reports.records import RunRecord, read_record
+from privmix.reports.records import read_record
 from privmix.training.trained import load_trained
 from privmix.training.verify import verify_trained
 from privmix.untrusted import array_shapes, parse_json
@@ -44,9 +44,8 @@ from tests.training import runs
 _KINDS: Final = (*readers.FORMATS, *readers.TABLES)
 
 
-def _read_data(content: bytes, folder: Path) -> None:
-    kind, _, rest = content.partition(b"\0")
-    readers.read(kind.decode(), rest)
+def _read_data(kind: bytes, content: bytes) -> None:
+    readers.read(kind.decode(), content)
 
 
 def _data(source: random.Random) -> bytes:
@@ -60,106 +59,79 @@ def _folders() -> dict[str, Path]:
     root = Path(tempfile.mkdtemp(prefix="privmix-fuzz-"))
     x, y = runs.digits(0, 200)
     records = PrivateRecords(x.reshape(len(x), -1)[:, :16].astype(np.float32), y)
-    for name, choices in {
-        "rows": {"mixup_degree": 16, "rows": 60},
-        "moments": {"design": "moments"},
-    }.items():
-        config = ReleaseConfig(records=200, dim=16, classes=tuple("0123456789"), **choices)
-        plan = config.calibrate(4.0, 1e-4)
-        release_to_folder(
-            plan,
-            records,
-            None,
-            root / name,
-            extractor={"name": "identity", "version": 1, "options": {}},
-            input_shape=(16,),
-        )
-    save_model(NoiseAwareRidgeClassifier().fit(load_release(root / "rows")), root / "fitted")
+    facts: dict[str, Any] = {"extractor": {"name": "identity", "version": 1, "options": {}}, "input_shape": (16,)}
+    choices: dict[str, dict[str, Any]] = {"rows": {"mixup_degree": 16, "rows": 60}, "moments": {"design": "moments"}}
+    for name, given in choices.items():
+        plan = ReleaseConfig(records=200, dim=16, classes=tuple("0123456789"), **given).calibrate(4.0, 1e-4)
+        release_to_folder(plan, records, None, root / f"release-{name}", **facts)
+    save_model(NoiseAwareRidgeClassifier().fit(load_release(root / "release-rows")), root / "fitted")
     runs.run_to(root / "trained", runs.job_of())
     return {path.name: path for path in root.iterdir()}
-
-
-@cache
-def _honest_file(folder: str, name: str) -> bytes:
-    return (_folders()[folder] / name).read_bytes()
 
 
 def _seal(content: dict[str, Any]) -> None:
     content["content_sha256"] = content_hash(content)
 
 
-def _certificate_mutant(source: random.Random) -> bytes:
-    return mutated_text(_honest_file("rows", "certificate.json"), source, _seal)
+def _json(content: Callable[[], bytes], seal: Callable[[Any], None] | None = None) -> Callable[[random.Random], bytes]:
+    return lambda source: mutated_text(content(), source, seal)
 
 
-def _certificate_alone(content: bytes, folder: Path) -> None:
+def _honest_file(folder: str, name: str) -> Callable[[], bytes]:
+    return cache(lambda: (_folders()[folder] / name).read_bytes())
+
+
+def _open_certificate(content: bytes, folder: Path) -> None:
     (folder / "certificate.json").write_bytes(content)
     check_certificate(read_certificate(folder))
 
 
-def _release_mutant(source: random.Random) -> bytes:
-    """A release with one file mutated and certified anew: name, a zero byte, content."""
-    kind = source.choice(("rows", "moments"))
-    files = sorted(path for path in _folders()[kind].rglob("*") if path.is_file())
-    path = source.choice(files)
-    name = path.relative_to(_folders()[kind]).as_posix()
-    return f"{kind}/{name}".encode() + b"\0" + mutated_bytes(path.read_bytes(), source)
+def _files_of(*kinds: str) -> Callable[[random.Random], bytes]:
+    """A folder of these kinds with one file mutated: kind and file, a zero byte, content."""
+
+    def mutant(source: random.Random) -> bytes:
+        root = _folders()[source.choice(kinds)]
+        path = source.choice(sorted(path for path in root.rglob("*") if path.is_file()))
+        content = path.read_bytes()
+        if path.suffix == ".json" and "release" not in root.name:
+            made = mutated_text(content, source, _seal if path.name == "certificate.json" else None)
+        else:
+            made = mutated_bytes(content, source)
+        return path.relative_to(root.parent).as_posix().encode() + b"\0" + made
+
+    return mutant
+
+
+def _opened(content: bytes, folder: Path) -> Path:
+    """The folder of a mutant; the files of a release are certified anew."""
+    name, _, rest = content.partition(b"\0")
+    kind, _, file = name.decode().partition("/")
+    made = shutil.copytree(_folders()[kind], folder / "MADE")
+    (made / file).write_bytes(rest)
+    if kind.startswith("release") and file != "certificate.json":
+        found = json.loads((made / "certificate.json").read_text())
+        for item in found["files"]:
+            if item["file"] == file:
+                item["sha256"] = file_hash(made / file)
+        _seal(found)
+        (made / "certificate.json").write_text(json.dumps(found, indent=2) + "\n")
+    return made
 
 
 def _open_release(content: bytes, folder: Path) -> None:
-    name, _, rest = content.partition(b"\0")
-    kind, _, file = name.decode().partition("/")
-    made = shutil.copytree(_folders()[kind], folder / "REL")
-    (made / file).write_bytes(rest)
-    if file != "certificate.json":
-        _certify(made, file)
+    made = _opened(content, folder)
     try:
         load_release(made)
     finally:
         verify_release(made)
 
 
-def _certify(folder: Path, file: str) -> None:
-    from privmix.releases.folder import file_hash
-
-    found = json.loads((folder / "certificate.json").read_text())
-    for item in found["files"]:
-        if item["file"] == file:
-            item["sha256"] = file_hash(folder / file)
-    _seal(found)
-    (folder / "certificate.json").write_text(json.dumps(found, indent=2) + "\n")
-
-
-def _model_mutant(kind: str, names: tuple[str, ...]) -> Callable[[random.Random], bytes]:
-    def mutant(source: random.Random) -> bytes:
-        name = source.choice(names)
-        content = (_folders()[kind] / name).read_bytes()
-        sealed = _seal if name == "certificate.json" else None
-        made = mutated_text(content, source, sealed) if name.endswith("json") else mutated_bytes(content, source)
-        return name.encode() + b"\0" + made
-
-    return mutant
-
-
-def _open_fitted(content: bytes, folder: Path) -> None:
-    name, _, rest = content.partition(b"\0")
-    made = shutil.copytree(_folders()["fitted"], folder / "MODEL")
-    (made / name.decode()).write_bytes(rest)
-    load_model(made)
-
-
 def _open_trained(content: bytes, folder: Path) -> None:
-    name, _, rest = content.partition(b"\0")
-    made = shutil.copytree(_folders()["trained"], folder / "MODEL")
-    (made / name.decode()).write_bytes(rest)
+    made = _opened(content, folder)
     try:
         load_trained(made)
     finally:
         verify_trained(made)
-
-
-def _record_mutant(source: random.Random) -> bytes:
-    return mutated_text(source.choice(_records()), source, _seal)
 
 
 @cache
@@ -175,24 +147,7 @@ def _open_record(content: bytes, folder: Path) -> None:
     if len(content) % 16 == 0:
         for audience in ("owner", "public"):
             if audience == "owner" or not record.private:
-                render_page([record, _honest()], audience)
-
-
-@cache
-def _honest() -> RunRecord:
-    return samples.guarantee()
-
-
-def _json_mutant(source: random.Random) -> bytes:
-    return mutated_text(_honest_file("rows", "certificate.json"), source)
-
-
-def _open_json(content: bytes, folder: Path) -> None:
-    parse_json(content, "file")
-
-
-def _arrays_mutant(source: random.Random) -> bytes:
-    return mutated_bytes(_honest_file("moments", "moments.safetensors"), source)
+                render_page([record, samples.guarantee()], audience)
 
 
 def _open_arrays(content: bytes, folder: Path) -> None:
@@ -218,10 +173,6 @@ def _signed() -> tuple[bytes, PrivateKey]:
 
 def _subject(folder: Path) -> Subject:
     return Subject("model", "m1", 1.0, 1e-5, "add_remove")
-
-
-def _signature_mutant(source: random.Random) -> bytes:
-    return mutated_text(_signed()[0], source)
 
 
 def _open_signature(content: bytes, folder: Path) -> None:
@@ -269,28 +220,24 @@ def _sealed() -> tuple[bytes, SecretStreams]:
     return sealed(streams, "notes", _NOTES), streams
 
 
-def _notes_mutant(source: random.Random) -> bytes:
-    return mutated_text(_sealed()[0], source)
-
-
 def _open_notes(content: bytes, folder: Path) -> None:
     assert unsealed(_sealed()[1], "notes", content) == _NOTES
 
 
+_CERTIFICATE: Final = _honest_file("release-rows", "certificate.json")
+_ARRAYS: Final = _honest_file("release-moments", "moments.safetensors")
 TARGETS: Final[dict[str, Target]] = {
-    "data": Target(_data, _read_data, share=60),
-    "json": Target(_json_mutant, _open_json, share=20),
-    "arrays": Target(_arrays_mutant, _open_arrays, share=40),
+    "data": Target(_data, lambda content, _: _read_data(*content.split(b"\0", 1)), share=60),
+    "json": Target(_json(_CERTIFICATE), lambda content, _: parse_json(content, "file"), share=20),
+    "arrays": Target(lambda source: mutated_bytes(_ARRAYS(), source), _open_arrays, share=40),
     "ledger total": Target(_total_mutant, _open_total, share=20),
-    "signature": Target(_signature_mutant, _open_signature, share=20),
-    "run notes": Target(_notes_mutant, _open_notes, share=20),
-    "certificate": Target(_certificate_mutant, _certificate_alone, share=10),
-    "fitted model": Target(_model_mutant("fitted", ("model.json", "weights.safetensors")), _open_fitted, share=10),
-    "trained model": Target(
-        _model_mutant("trained", ("certificate.json", "model.json", "weights.safetensors")), _open_trained, share=5
-    ),
-    "release": Target(_release_mutant, _open_release, share=3),
-    "record": Target(_record_mutant, _open_record, share=2),
+    "signature": Target(_json(lambda: _signed()[0]), _open_signature, share=20),
+    "run notes": Target(_json(lambda: _sealed()[0]), _open_notes, share=20),
+    "certificate": Target(_json(_CERTIFICATE, _seal), _open_certificate, share=10),
+    "fitted model": Target(_files_of("fitted"), lambda content, folder: load_model(_opened(content, folder)), share=10),
+    "trained model": Target(_files_of("trained"), _open_trained, share=5),
+    "release": Target(_files_of("release-rows", "release-moments"), _open_release, share=3),
+    "record": Target(lambda source: mutated_text(source.choice(_records()), source, _seal), _open_record, share=2),
 }
 
 torch.set_num_threads(1)

@@ -14,9 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,31 +102,18 @@ def release_plan(choices: Mapping[str, Any]) -> Any:
     return replace(config.with_noise(1.5, 4.0), epsilon=TARGET[0], delta=TARGET[1])
 
 
-def make_release(folder: Path, choices: Mapping[str, Any], streams: SecretStreams | None, **options: Any) -> Any:
-    """Release a case to a folder; its certificate."""
-    plan = release_plan(choices)
-    return release_to_folder(
-        plan,
-        PrivateRecords(*records()),
-        streams,
-        folder,
-        extractor={"name": "identity"},
-        input_shape=(DIM,),
-        reservation=a_reservation(plan),
-        **options,
-    )
-
-
 def release_digests(
     folder: Path, choices: Mapping[str, Any], *, interrupted: bool = False, **options: Any
 ) -> dict[str, str]:
     """Digests of all that a release of ``choices`` shows, made at once or by a run that was ``interrupted`` before."""
     plan, streams = release_plan(choices), SecretStreams.from_seed(7)
+    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (DIM,)}
+    make = partial(release_to_folder, plan, PrivateRecords(*records()), out=folder, **facts)
+    make = partial(make, reservation=a_reservation(plan), **options)
     if interrupted:
         with suppress(KeyboardInterrupt):
-            make_release(folder, choices, streams, progress=_stop)
-        streams = None
-    certificate = make_release(folder, choices, streams, resume=interrupted, **options)
+            make(streams=streams, progress=_stop)
+    certificate = make(streams=None, resume=True) if interrupted else make(streams=streams)
     released = load_release(folder)
     found = {
         # Not rounded: what a plan holds is arithmetic of its options.
@@ -146,35 +134,23 @@ def release_digests(
     return found
 
 
-def _stop(words: str, done: int, total: int) -> None:
-    raise KeyboardInterrupt
-
-
-def flags_of(choices: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in choices.items():
-        yield f"--{name.replace('_', '-')}"
-        if value is not True:
-            yield str(value)
-
-
 def json_digests(folder: Path, choices: Mapping[str, Any]) -> dict[str, str]:
     """Digests of what ``account`` and ``release --dry-run`` print for machines."""
     known = {"mixup_degree", "expected_classes", "full_batch", "max_weight", "noise"}
-    options = {name: value for name, value in choices.items() if name in known}
-    for_account = {"design": in_words(choices.get("design", "poisson"), options)}
+    name = choices["design"]
+    own = {one.name for one in design_named(name).options()} & set(choices)
+    words = in_words(name, {key: choices[key] for key in choices if key in known})
     line = ["--records", str(RECORDS), "--classes", str(len(CLASSES)), "--noise-multiplier", "1.5", "--json"]
-    account = privmix("account", *flags_of(for_account), *line)
-    target = ["--epsilon", str(TARGET[0]), "--delta", str(TARGET[1])]
+    account = privmix("account", "--design", words, *line)
     features, labels = records()
     folder.mkdir()
     np.savez(folder / "train.npz", x=features, y=labels)
-    line = ["--data", str(folder), "--features", "identity", "--classes", ",".join(CLASSES), *target, "--json"]
-    name = choices.get("design", "poisson")
-    own = {one.name for one in design_named(name).options()}
-    words = in_words(name, {key: value for key, value in choices.items() if key in own})
-    others = {key: value for key, value in choices.items() if key not in own}
-    asked = flags_of({**others, "design": words})
-    release = privmix("release", *asked, *line, "--out", str(folder / "REL"), "--dry-run")
+    words = in_words(name, {key: choices[key] for key in choices if key in own})
+    others = {key: value for key, value in choices.items() if key not in own} | {"design": words}
+    line = [word for key, value in others.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    line += ["--data", str(folder), "--features", "identity", "--classes", ",".join(CLASSES)]
+    line += ["--epsilon", str(TARGET[0]), "--delta", str(TARGET[1]), "--json"]
+    release = privmix("release", *line, "--out", str(folder / "REL"), "--dry-run")
     assert account.code == release.code == 0, account.err + release.err
     found = {"account --json": account.out, "release --json": release.out}
     return {name: json_digest(json.loads(text)) for name, text in found.items()}
@@ -183,6 +159,10 @@ def json_digests(folder: Path, choices: Mapping[str, Any]) -> dict[str, str]:
 def digests(folder: Path, choices: Mapping[str, Any]) -> dict[str, str]:
     """Digests of one design's release and JSON; ``folder`` is empty."""
     return release_digests(folder / "REL", choices) | json_digests(folder / "data", choices)
+
+
+def _stop(words: str, done: int, total: int) -> None:
+    raise KeyboardInterrupt
 
 
 def training_digests(name: str) -> dict[str, Any]:

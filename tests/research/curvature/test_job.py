@@ -17,27 +17,16 @@ from tests.training.runs import digits, public
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(own_folder: None) -> None:
     """A model, its public data, and its private ones, in the current folder."""
-    monkeypatch.chdir(tmp_path)
     for name, (start, count) in {"public": (1000, 40), "own": (0, 200), "other": (1200, 40)}.items():
         x, y = digits(start, count)
         np.savez(f"{name}.npz", x=x.reshape(-1, 8, 8), y=y)
-    pm.train(
-        "own.npz",
-        epsilon=8.0,
-        delta=1e-3,
-        classes=10,
-        scenario="warm",
-        public="public.npz",
-        warm_up="sam:epochs=2",
-        epochs=1,
-        out=Path("MODEL"),
-    )
-    return tmp_path
+    warm = {"scenario": "warm", "public": "public.npz", "warm_up": "sam:epochs=2"}
+    pm.train("own.npz", epsilon=8.0, delta=1e-3, classes=10, epochs=1, out=Path("MODEL"), **warm)
 
 
-def test_on_public_data_and_on_no_other(folder: Path) -> None:
+def test_on_public_data_and_on_no_other(folder: None) -> None:
     found = sharpness("MODEL", "public.npz")
     network = pm.load("MODEL").classifier.network.eval()  # type: ignore[union-attr]
     assert found.figures == curvature(network, public())
@@ -53,7 +42,7 @@ def test_on_public_data_and_on_no_other(folder: Path) -> None:
     assert "--ledger: private records would show in it" in refused.err
 
 
-def test_other_data_need_a_ledger_that_does_not_know_them(folder: Path) -> None:
+def test_other_data_need_a_ledger_that_does_not_know_them(folder: None) -> None:
     ledger = "sqlite:///l.db"
     asked = ("--ledger", ledger, "--dataset", "d")
     assert privmix("ledger", "init", *asked, "--epsilon", "9", "--delta", "1e-3").code == 0

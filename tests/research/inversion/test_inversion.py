@@ -51,6 +51,11 @@ def test_likeness_of_equal_and_unequal_images() -> None:
     assert other.mse > 0.05
     assert other.ssim < 0.5
     assert np.array_equal(match_order(originals, originals[:, ::-1]), [[2, 1, 0]] * 2)
+    # Total variation is the length of edges.
+    image = torch.zeros(1, 4, 6)
+    image[:, :, 3:] = 0.5
+    assert float(total_variation(image)) == pytest.approx(0.5 * 4, rel=1e-3)
+    assert float(total_variation(image[..., None].expand(-1, -1, -1, 3))) == pytest.approx(3 * 0.5 * 4, rel=1e-3)
 
 
 # Rows of known members
@@ -61,9 +66,7 @@ def test_rows_of_known_members_are_the_engines(centre: str) -> None:
     """The same members and noise stream give the engine's rows, to the bit."""
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(300, 7)), rng.integers(0, 3, 300)
-    plan = ReleaseConfig(
-        records=300, dim=7, classes=("a", "b", "c"), mixup_degree=9, rows=12, centre=centre
-    ).with_noise(0.7)
+    plan = ReleaseConfig(300, 7, ("a", "b", "c"), mixup_degree=9, rows=12, centre=centre).with_noise(0.7)
     streams = SecretStreams.from_seed(3)
     engine = ReleaseEngine(plan, PrivateRecords(features, labels), streams)
     released = next(engine.rows()).x
@@ -106,15 +109,17 @@ def test_the_attackers_copy_of_the_mechanism_is_the_mechanism() -> None:
     assert np.abs(found - expected).max() < 1e-4
 
 
+def studied(
+    x: np.ndarray, y: np.ndarray, extractor: Any, release: ReleaseConfig, originals: int, steps: int, attempts: Any
+) -> Any:
+    """One attack without noise."""
+    given: dict[str, Any] = {"originals": originals, "config": InversionConfig(steps), "attempts": attempts}
+    cases = [InversionCase(release.with_noise(1.0), None)]
+    return study_inversion(cases, x, y, extractor, np.random.default_rng(0), **given).cases
+
+
 def test_one_image_without_noise_is_recovered(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    cases = [InversionCase(config().with_noise(1.0), None)]
-    settings: dict[str, Any] = {
-        "originals": 6,
-        "config": InversionConfig(300),
-        "attempts": [Attempt(1e-4, from_mean=True)],
-    }
-    study = study_inversion(cases, *digits, Scattering(), np.random.default_rng(0), **settings)
-    (case,) = study.cases
+    (case,) = studied(*digits, Scattering(), config(), 6, 300, [Attempt(1e-4, from_mean=True)])
     assert case.recovered.ssim > 0.8
     assert case.recovered.mse < 0.4 * min(case.others.mse, case.mean_image.mse)
     assert case.recovered.ssim > 0.3 + max(case.others.ssim, case.mean_image.ssim)
@@ -126,9 +131,7 @@ def test_any_extractor_on_torch_can_be_attacked(tmp_path: Path) -> None:
     weights = torch.randn(200, 64, generator=torch.Generator().manual_seed(0)) / 8
     save_file({"0.weight": weights}, tmp_path / "net.safetensors")
     extractor = ModuleEncoder(str(tmp_path / "net.safetensors"))
-    cases = [InversionCase(config(dim=200).with_noise(1.0), None)]
-    settings: dict[str, Any] = {"originals": 4, "config": InversionConfig(200), "attempts": [Attempt(1e-4)]}
-    (case,) = study_inversion(cases, data.x, data.y, extractor, np.random.default_rng(0), **settings).cases
+    (case,) = studied(data.x, data.y, extractor, config(dim=200), 4, 200, [Attempt(1e-4)])
     assert case.recovered.ssim > 0.8 > 0.5 > case.others.ssim
 
 
@@ -141,10 +144,3 @@ def test_noise_of_a_real_budget_hides_the_image(digits: tuple[np.ndarray, np.nda
     assert case.recovered.mse > case.mean_image.mse
     assert case.recovered.ssim < case.others.ssim + 0.05
     assert case.noise_std > 0.5
-
-
-def test_total_variation_is_the_length_of_edges() -> None:
-    image = torch.zeros(1, 4, 6)
-    image[:, :, 3:] = 0.5
-    assert float(total_variation(image)) == pytest.approx(0.5 * 4, rel=1e-3)
-    assert float(total_variation(image[..., None].expand(-1, -1, -1, 3))) == pytest.approx(3 * 0.5 * 4, rel=1e-3)

@@ -45,13 +45,10 @@ def share(drawn: PoisoningScene, records: VictimImages, goals: VictimImages) -> 
 
 
 def test_a_patch_on_a_whole_class_is_learnt() -> None:
-    with_, without = [], []
-    for number in range(2):
-        drawn, made = crafted(PatchBackdoor(4, "fixed"), whole(PatchBackdoor(), number), number)
-        with_.append(share(drawn, made.records, made.goals))
-        without.append(share(drawn, drawn.train, made.goals))
+    trials = [crafted(PatchBackdoor(4, "fixed"), whole(PatchBackdoor(), number), number) for number in range(2)]
     # The base rate is that of victims with the patch and a network that never saw one.
-    assert np.mean(without) < 0.3 < 0.6 < np.mean(with_)
+    without = np.mean([share(drawn, drawn.train, made.goals) for drawn, made in trials])
+    assert without < 0.3 < 0.6 < np.mean([share(drawn, made.records, made.goals) for drawn, made in trials])
 
 
 def test_hidden_poisons_have_the_features_of_triggered_victims(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,8 +75,5 @@ def test_clean_label_poisons_are_hard_to_recognise() -> None:
 
 
 def test_half_a_class_flipped_by_nearness_turns_the_image() -> None:
-    aimed, drawn = 0, None
-    for number in range(3):
-        drawn, made = crafted(LabelFlips(), whole(LabelFlips(), number) // 2, number)
-        aimed += share(drawn, made.records, made.goals) == 1
-    assert aimed >= 2
+    trials = [crafted(LabelFlips(), whole(LabelFlips(), number) // 2, number) for number in range(3)]
+    assert sum(share(drawn, made.records, made.goals) == 1 for drawn, made in trials) >= 2

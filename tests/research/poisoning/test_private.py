@@ -37,23 +37,18 @@ def fitted(text: str, of: PoisoningScene, records: VictimImages | None = None) -
     return defence(text).train(Case(of.train if records is None else records, of, 0))
 
 
-def accuracy(model: object, images: VictimImages) -> float:
-    return float((model.predict(images.pixels) == images.labels).mean())  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("text", [*RELEASES, *TRAININGS])
 def test_a_bound_is_that_of_the_plan_that_ran(text: str) -> None:
     records, made = scene(records=700).train, defence(text)
     plan = made.plan(len(records), records.shape, records.classes)
     assert plan.cost().epsilon <= made.epsilon * (1 + 1e-9)
     curve = NeighbourCurve.of_event(plan.event, plan.adjacency)
-    assert made.bound(0.01, 3, "changed", records) == curve.success(0.01, 3, "changed")
-    assert 0.01 < made.bound(0.01, 1, "changed", records) < made.bound(0.01, 3, "changed", records)
-    inserted = made.bound(0.01, 1, "inserted", records)
-    if made.adjacency is Adjacency.REPLACE_ONE:
-        assert inserted == 1
-    else:
-        assert inserted < made.bound(0.01, 1, "changed", records)
+    one, three, inserted = (
+        made.bound(0.01, count, how, records) for count, how in ((1, "changed"), (3, "changed"), (1, "inserted"))
+    )
+    assert three == curve.success(0.01, 3, "changed")
+    assert 0.01 < one < three
+    assert inserted == 1 if made.adjacency is Adjacency.REPLACE_ONE else inserted < one
     assert made.adjacency is plan.adjacency
     assert made.adjacency.value in str(made.guarantees)
     assert str(parse_defence(str(made))) == str(made)
@@ -63,7 +58,7 @@ def test_a_bound_is_that_of_the_plan_that_ran(text: str) -> None:
 def test_private_defences_learn(text: str, least: float) -> None:
     """Chance is 10%; these reach 90, 80 and 80% here, with one seed."""
     here = scene(records=1000)
-    assert accuracy(fitted(text, here).model, here.test) > least
+    assert (fitted(text, here).model.predict(here.test.pixels) == here.test.labels).mean() > least
 
 
 def test_inserted_records_do_not_change_the_plan() -> None:

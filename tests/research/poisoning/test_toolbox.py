@@ -43,13 +43,14 @@ def test_global_generators_start_from_the_seed_and_are_restored(capsys: pytest.C
             print("chatter")
             return draws()
 
-    np.random.seed(5)  # noqa: NPY002
-    random.seed(5)
-    torch.manual_seed(5)
+    def seeded() -> None:
+        np.random.seed(5)  # noqa: NPY002
+        random.seed(5)
+        torch.manual_seed(5)
+
+    seeded()
     expected = draws()
-    np.random.seed(5)  # noqa: NPY002
-    random.seed(5)
-    torch.manual_seed(5)
+    seeded()
     assert inside(2**61) == inside(2**61) != inside(1)
     with pytest.raises(RuntimeError, match="stop"), toolbox(3):
         raise RuntimeError("stop")

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import privmix as pm
@@ -19,22 +18,12 @@ from privmix.research.poisoning.verb import poison
 from privmix.research.poisoning.victims.ordinary import VictimConfig
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.test_path import digits
-from tests.data.helpers import png
 
 __all__ = ["digits"]
 
 TINY = ("--records", "150", "--test-records", "100", "--trials", "2", "--epochs", "2")
-KEYS = {
-    "attack",
-    "defence",
-    "trials",
-    "successes",
-    "success_rate",
-    "interval",
-    "accuracy",
-    "certified_bound",
-    "poisoned_records",
-}
+KEYS = {"attack", "defence", "trials", "successes", "success_rate", "interval", "accuracy"}
+KEYS |= {"certified_bound", "poisoned_records"}
 
 
 def attack(data: Path, *more: str) -> Outcome:
@@ -93,18 +82,11 @@ def test_a_release_is_attacked_beside_its_bound(digits: Path) -> None:
 
 
 def test_python_asks_the_same(digits: Path) -> None:
-    found = poison(data=str(digits), defences=["none"], records=150, test_records=100, trials=2, epochs=2)
+    few = {"records": 150, "test_records": 100, "trials": 2, "epochs": 2}
+    found = poison(data=str(digits), defences=["none"], **few)
     assert json.loads(json.dumps(found.to_dict())) == result(digits)
     train, test = (embedded_digits(split).read() for split in ("train", "test"))
-    held = poison(
-        data=(train.x, train.y),
-        held_out=(test.x, test.y),
-        classes=10,
-        records=150,
-        test_records=100,
-        trials=2,
-        epochs=2,
-    )
+    held = poison(data=(train.x, train.y), held_out=(test.x, test.y), classes=10, **few)
     assert held.results == found.results
 
 
@@ -123,44 +105,19 @@ def test_records_for_the_public_name_no_place() -> None:
         assert "vision:" in told
 
 
-@pytest.fixture(scope="module")
-def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Encoded images in Parquet, as CIFAR-10 is stored, of which nothing is declared."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    folder, random = tmp_path_factory.mktemp("colours"), np.random.default_rng(0)
-    for split in ("train", "test"):
-        images = [png(random.integers(0, 256, (32, 32, 3), dtype=np.uint8)) for _ in range(60)]
-        labels = pa.array([number % 10 for number in range(60)], pa.uint8())
-        pq.write_table(pa.table({"image": images, "label": labels}), folder / f"{split}.parquet")
-    return folder
-
-
-def test_encoded_images_need_no_declaration(colours: Path) -> None:
-    line = ("--data", str(colours), "--records", "40", "--trials", "1", "--epochs", "1", "--json")
-    outcome = privmix("attack", "poisoning", *line, "--poisoned", "2")
-    assert outcome.code == 0, outcome.err
-    assert json.loads(outcome.out)["records"] == 40
-    smaller = privmix("attack", "poisoning", *line, "--poisoned", "2", "--image-size", "16", "--colour", "grey")
-    assert smaller.code == 0, smaller.err
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (("--poisoned", "0"), "--poisoned"),
         (("--poisoned", "120"), "the attacked class"),
-        (("--attack", "patch-backdoor:0"), "--attack: side: got 0"),
         (("--attack", "patch-backdoor", "--adaptive"), "--adaptive"),
         (("--defence", "nonsense"), "--defence: got 'nonsense'"),
         (("--design", "poisson"), "--epsilon"),
         (("--epsilon", "1"), "--design"),
-        (("--trials", "0"), "--trials"),
         (("--records", "1438"), "--records"),
         (("--test-split", "other"), "--test-split: got 'other'"),
     ],
-    ids=lambda value: "-".join(value).replace("--", "") if isinstance(value, tuple) else None,
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
 )
 def test_bad_input(digits: Path, tmp_path: Path, flags: tuple[str, ...], message: str) -> None:
     outcome = attack(digits, "--record", str(tmp_path / "run"), "--work", str(tmp_path / "work"), *flags)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from privmix.audits.evidence import beside_tests
+from privmix.audits.sensitivity import release_sensitivity
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.learning.model_io import load_model, save_model
 from privmix.mechanisms.noise import Lattice
@@ -55,9 +57,7 @@ def test_files_and_card_list_sums_as_they_did(choices: dict[str, Any]) -> None:
     """Folders of earlier builds still verify: rows of the file are classes, and the map comes last in the card."""
     plan = plan_of(choices)
     design = made_by(plan)
-    file = design.beside(plan)
-    assert file is not None
-    assert file.rows == plan.num_classes
+    assert design.beside(plan).rows == plan.num_classes
     lines = [line.split("`")[1] for line in design.card(plan, "identity").splitlines() if line.startswith("| `")]
     assert lines == [*plan.map_sizes, SIZES, *plan.map_arrays]
 
@@ -190,6 +190,8 @@ def test_blocks_change_no_bit(choices: dict[str, Any], monkeypatch: pytest.Monke
 @every_design
 def test_a_small_map_has_the_same_noise(choices: dict[str, Any]) -> None:
     """What the audit of noise draws is what the plan's own map would get."""
+    with refuses("centre"):
+        plan_of(choices, centre="private")
     plan = plan_of(choices)
     small = plan.with_small_map()
     assert (small.noise_std, small.event) == (plan.noise_std, plan.event)
@@ -212,12 +214,6 @@ def test_a_map_that_is_not_its_seeds_is_refused(choices: dict[str, Any]) -> None
 
 
 @every_design
-def test_private_centring_is_refused(choices: dict[str, Any]) -> None:
-    with refuses("centre"):
-        ReleaseConfig(RECORDS, DIM, CLASSES, **choices, centre="private")
-
-
-@every_design
 def test_rows_and_embeddings_teach_the_classes(choices: dict[str, Any], tmp_path: Path) -> None:
     """Three classes two standard deviations and more apart; chance is 1/3. A saved model predicts the same."""
     release, records = released(plan_of(choices, 0.5)), make_records(RECORDS, DIM, seed=5)
@@ -231,13 +227,8 @@ def test_rows_and_embeddings_teach_the_classes(choices: dict[str, Any], tmp_path
     np.testing.assert_array_equal(again.decision_function(records.features), model.decision_function(records.features))
 
 
-def test_a_map_that_looks_at_other_records_would_move_more_than_its_noise_covers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_map_that_looks_at_other_records_moves_more_than_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A width by the median distance of private records, as published code takes it: the sensitivity audit finds it."""
-    from privmix.audits.sensitivity import release_sensitivity
-    from privmix.engine.rows import PrivateRecords
-
     plan = plan_of({"design": "merf", "frequencies": 24})
     rng = np.random.default_rng(0)
     # Two places: whoever is the odd one out decides where the median lies.

@@ -97,7 +97,6 @@ def test_a_pool_from_class_names(pipeline: Path, tmp_path: Path) -> None:
     [
         (["--text", "a photo", "--model", "X", "--classes", "cat,dog", "--image-size", "8"], "{class}"),
         (["--text", "a {class}", "--classes", "cat,dog", "--image-size", "8"], "--model"),
-        (["--text", "a {class}", "--model", "X", "--image-size", "8"], "--classes"),
         (["--text", "a {class}", "--model", "X", "--classes", "cat,dog"], "--image-size"),
         (["--text", "a {class}", "--model", "nowhere", "--classes", "cat,dog", "--image-size", "8"], "nowhere"),
         (["--text", "a {class}", "--public", "p.npz"], "--public"),
