@@ -4,7 +4,7 @@ A line of JSON for each phase of a test: its name, the phase, seconds, CPU secon
 waited for, too), the outcome, whether it is left out by ``make test``, and what was set up for it and for others, with
 seconds.
 
-``python -m tests.durations FILE...`` writes ``tests/thorough.txt`` from such notes: the seconds of each test file, and
+``python -m tests.durations FILE`` writes ``tests/thorough.txt`` from such notes: the seconds of each test file, and
 the slow tests, which ``make test`` leaves out in addition to tests with the marker ``thorough``. The first case of a
 slow test with many fast cases stays. Files without notes keep their lines.
 """
@@ -22,6 +22,9 @@ from typing import Any
 
 import pytest
 
+from tests.detection import FAULTS
+
+CATCHING = {test.split("[")[0] for fault in FAULTS for test in fault.tests}
 THOROUGH = Path(__file__).with_name("thorough.txt")
 ALL_BUT_FIRST = " *"
 # Seconds of all cases of a test from which its first case alone runs daily, of one test that does not, and of what is
@@ -39,10 +42,7 @@ _WAITED = 2
 
 @dataclass(frozen=True)
 class Recorded:
-    """Content of ``tests/thorough.txt``."""
-
-    # seconds: test file -> of all its tests; left_out: slow test -> whether its first case runs daily; set_up: place
-    # and name of each slow fixture that several tests share.
+    """Seconds of each test file, slow tests and whether their first case runs daily, and slow shared fixtures."""
 
     seconds: dict[str, float]
     left_out: dict[str, bool]
@@ -66,16 +66,9 @@ def recorded() -> Recorded:
     return found
 
 
-def catching() -> set[str]:
-    """Tests that catch planted faults."""
-    from tests.detection import FAULTS
-
-    return {test.split("[")[0] for fault in FAULTS for test in fault.tests}
-
-
 def leave_out(items: list[pytest.Item]) -> None:
     """Mark what is listed as thorough."""
-    record, seen, kept = recorded(), set[str](), catching()
+    record, seen = recorded(), set[str]()
     known = record.left_out
     for item in items:
         name = item.nodeid.split("[")[0]
@@ -85,35 +78,28 @@ def leave_out(items: list[pytest.Item]) -> None:
             if dear_set_up or not known[name] or name in seen:
                 item.add_marker(pytest.mark.thorough)
             seen.add(name)
-        elif dear_set_up and name not in kept:
+        elif dear_set_up and name not in CATCHING:
             item.add_marker(pytest.mark.thorough)
 
 
-def measured(notes: list[Path], kept: set[str]) -> Recorded:
-    """Add up notes; ``kept`` run daily as a whole, since they catch planted faults."""
+def measured(notes: Path) -> Recorded:
+    """Add up notes; tests that catch planted faults run daily as a whole."""
     cases: dict[str, dict[str, float]] = {}
     found = Recorded({}, {}, [])
-    for place in notes:
-        taken: dict[str, float] = {}
-        files: dict[str, float] = {}
-        for text in place.read_text(encoding="utf-8").splitlines():
-            name, phase, seconds, cpu, outcome, _, *fixtures = json.loads(text)
-            file = name.split("::")[0]
-            files[file] = files.get(file, 0.0) + seconds
-            if outcome != "skipped" and phase != "teardown":
-                # Who comes first pays for what is set up for all.
-                both = sum(sum(one.values()) for one in fixtures)
-                taken[name] = taken.get(name, 0.0) + max(0.0, max(cpu, seconds / _WAITED) - both)
-            for one in fixtures:
-                shared = [line for line, time in one.items() if time > _SHARED and line not in _IN_ANY_CASE]
-                found.set_up.extend((place, fixture) for place, fixture in (line.split(_SETS_UP) for line in shared))
-        for file, total in files.items():
-            found.seconds[file] = min(total, found.seconds.get(file, total))
-        for name, cost in taken.items():
+    for text in notes.read_text(encoding="utf-8").splitlines():
+        name, phase, seconds, cpu, outcome, _, *fixtures = json.loads(text)
+        file = name.split("::")[0]
+        found.seconds[file] = found.seconds.get(file, 0.0) + seconds
+        if outcome != "skipped" and phase != "teardown":
+            # Who comes first pays for what is set up for all.
+            both = sum(sum(one.values()) for one in fixtures)
             own = cases.setdefault(name.split("[")[0], {})
-            own[name] = min(cost, own.get(name, cost))
+            own[name] = own.get(name, 0.0) + max(0.0, max(cpu, seconds / _WAITED) - both)
+        for one in fixtures:
+            shared = [line for line, time in one.items() if time > _SHARED and line not in _IN_ANY_CASE]
+            found.set_up.extend((place, fixture) for place, fixture in (line.split(_SETS_UP) for line in shared))
     for name, own in cases.items():
-        if name in kept or name.split("::")[0] in kept:
+        if name in CATCHING:
             continue
         if len(own) > 1 and sum(own.values()) > _MANY:
             found.left_out[name] = max(own.values()) <= _DEAR
@@ -182,5 +168,5 @@ def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    text = lines(recorded(), measured([Path(word) for word in sys.argv[1:]], catching()))
+    text = lines(recorded(), measured(Path(sys.argv[1])))
     THOROUGH.write_text("\n".join(text) + "\n", encoding="utf-8")

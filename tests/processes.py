@@ -47,10 +47,8 @@ def two_processes(script: str, root: Path) -> list[subprocess.CompletedProcess[s
     ]
     try:
         said = [process.communicate(timeout=120)[0] for process in running]
-        return [
-            subprocess.CompletedProcess(process.args, process.returncode, out)
-            for process, out in zip(running, said, strict=True)
-        ]
+        pairs = zip(running, said, strict=True)
+        return [subprocess.CompletedProcess(process.args, process.returncode, out) for process, out in pairs]
     finally:
         for process in running:
             process.kill()

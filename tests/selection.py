@@ -22,8 +22,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.durations import recorded
 from tests.imports import ImportGraph
@@ -43,8 +43,7 @@ EVERYWHERE = ("pyproject.toml", "constraints.txt", "Makefile", ".ci/run", "tests
 FAR = 1000
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """Test files to run: the commit's part, others that the change reaches, and those left for lack of time."""
 
     part: list[str]
@@ -101,9 +100,7 @@ def base(root: Path, named: str | None = None) -> str | None:
     if named:
         found = git(root, "merge-base", named, "HEAD")
         if found is None:
-            raise SystemExit(
-                f"PRIVMIX_BASE: {named} and HEAD have no common commit here\nfetch the commit, or unset PRIVMIX_BASE"
-            )
+            raise SystemExit(f"PRIVMIX_BASE: {named} and HEAD have no common commit: fetch it, or unset PRIVMIX_BASE")
         return found
     upstream = git(root, "rev-parse", "--abbrev-ref", "origin/HEAD") or "origin/main"
     found = git(root, "merge-base", upstream, "HEAD")
@@ -133,10 +130,7 @@ def main() -> None:
 
     since = "an unknown commit" if begin is None else f"{begin[:12]} ({len(changed)} files)"
     print(f"thorough tests since {since}: part {number % PARTS + 1} of {PARTS}: {summary(found.part)}", file=sys.stderr)
-    print(
-        f"near to the change: {summary(found.touched)}; left to the parts of other commits: {summary(found.left)}",
-        file=sys.stderr,
-    )
+    print(f"near to the change: {summary(found.touched)}; left: {summary(found.left)}", file=sys.stderr)
     print("\n".join([*found.touched, *found.part]))
 
 

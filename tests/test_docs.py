@@ -6,9 +6,12 @@ small real data in the same layout. Blocks that set up a machine (make, pip) are
 
 from __future__ import annotations
 
+import doctest
 import gzip
+import importlib
 import json
 import os
+import pkgutil
 import re
 import shlex
 import shutil
@@ -22,12 +25,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import privmix as privmix_package
 from privmix.errors import REFUTED
 from privmix.learning import table_model
 from privmix.training import config
 from tests.cli.helpers import privmix
 from tests.cli.test_path import digits
 from tests.data.helpers import png
+from tests.processes import environment
 
 __all__ = ["digits"]
 
@@ -79,15 +84,6 @@ SMALLER = {
 EPOCHS = 2.0
 
 
-def named_files(page: Path, folder: Path) -> None:
-    """Files that a page shows under their names: ```csv visits.csv."""
-    folder.mkdir()
-    for name, content in re.findall(
-        r"^```(?:csv|json|toml) (\S+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    ):
-        (folder / name).write_text(content, encoding="utf-8")
-
-
 def small_texts(folder: Path) -> None:
     """Texts in the layout of banking77."""
     folder.mkdir()
@@ -119,21 +115,12 @@ def small_images(folder: Path, *splits: str) -> None:
         pq.write_table(content, folder / f"{split}.parquet")
 
 
-def small_digits(place: Path) -> None:
-    """Public images in the shape of the private ones: ten classes by number."""
-    random = np.random.default_rng(2)
-    np.savez(
-        place, x=random.integers(0, 256, (120, 8, 8), dtype=np.uint8), y=np.arange(120) % 10, classes=list("0123456789")
-    )
-
-
 def torchrun(words: list[str]) -> None:
     """Run a line of torchrun as a user would, with the programs of this environment."""
-    programs = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     run = [sys.executable, "-m", "torch.distributed.run", *words]
-    outcome = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    own = environment() | {"PATH": programs}
+    outcome = subprocess.run(run, env=own, capture_output=True, text=True, timeout=300, check=False)
     assert outcome.returncode == 0, outcome.stderr
 
 
@@ -155,12 +142,16 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
     small_table(tmp_path / "adult")
     small_images(tmp_path / "cifar10", "train", "test")
     small_images(tmp_path / "public", "train")
-    small_digits(tmp_path / "PUBLIC.npz")
+    # Public images in the shape of the private ones.
+    x = np.random.default_rng(2).integers(0, 256, (120, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "PUBLIC.npz", x=x, y=np.arange(120) % 10, classes=list("0123456789"))
     shutil.copy(ROOT / "docs" / "adult.json", tmp_path)
-    named_files(page, tmp_path / "shown")
-    for file in (tmp_path / "shown").iterdir():
-        if file.suffix in (".csv", ".toml"):
-            shutil.copy(file, tmp_path)
+    # Files that a page shows under their names: ```csv visits.csv.
+    named = r"^```(?:csv|json|toml) (\S+)\n(.*?)^```"
+    shown = dict(re.findall(named, page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+    for name, content in shown.items():
+        if not name.endswith(".json"):
+            (tmp_path / name).write_text(content, encoding="utf-8")
     for line in (line for block in blocks(page, "sh") for line in block.replace("\\\n", "").splitlines()):
         words = shlex.split(line, comments=True)
         if not words:
@@ -181,8 +172,8 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
         done = (0, REFUTED) if words[1] == "audit" or words[1:3] == ["sample", "VISITS"] else (0,)
         assert outcome.code in done, f"{page.name}: {line}\n{outcome.err}"
     # What a page shows of what its commands write is what they write.
-    for file in (tmp_path / "shown").glob("*.json"):
-        assert (tmp_path / file.name).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
+    for name, content in shown.items():
+        assert (tmp_path / name).read_text(encoding="utf-8") == content
 
 
 @pytest.mark.usefixtures("short_fits")
@@ -201,17 +192,11 @@ def test_links_and_pictures_exist(page: Path) -> None:
 
 
 def test_docstring_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    import doctest
-    import importlib
-    import pkgutil
-
-    import privmix as package
-
     os.environ.setdefault("COLUMNS", "100")
     # For each example doctest would look whether any file changed whose source was read.
     monkeypatch.setattr("linecache.checkcache", lambda filename=None: None)
     examples = 0
-    for module in pkgutil.walk_packages(package.__path__, "privmix."):
+    for module in pkgutil.walk_packages(privmix_package.__path__, "privmix."):
         if module.name.startswith("privmix.ledger.migrations."):
             continue  # scripts that Alembic runs in a context of its own
         result = doctest.testmod(importlib.import_module(module.name))

@@ -93,13 +93,6 @@ print(*sorted(name for name in found if not name.startswith("privmix.research.ri
     assert done.stdout.splitlines()[-1] == ""
 
 
-def test_a_price_needs_no_learning() -> None:
-    line = ["account", "--design", "poisson:mixup_degree=64", "--records", "5000", "--noise-multiplier", "2", "--json"]
-    said, imported = run_fresh([line])
-    assert json.loads(said)["is_upper_bound"]
-    assert not imported & (HEAVY - {"scipy"})
-
-
 def test_the_front_door_is_open_at_once() -> None:
     """Nothing heavy is imported for what does not need it; a price takes SciPy and no torch."""
     program = """

@@ -66,8 +66,6 @@ def left_by_a_kill(begin: Begin, out: Path, **given: Any) -> Path:
     return folder
 
 
-# What is kept.
-
 KEPT = [
     KeyboardInterrupt(),
     StorageError("out: no space"),
@@ -112,9 +110,6 @@ def test_a_resumed_run_is_kept_whatever_happens(begin: Begin, tmp_path: Path) ->
     assert files(folder) == before
 
 
-# One key: one setting, in one version; one dataset.
-
-
 def test_one_key_one_setting(begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = left_by_a_kill(begin, tmp_path / "out")
     before = files(folder)
@@ -147,9 +142,6 @@ def test_a_run_has_its_own_streams(begin: Begin, tmp_path: Path) -> None:
     for streams in (other, own):
         with pytest.raises(RuntimeError, match="destroyed"):
             streams.generator("a")
-
-
-# Flags.
 
 
 def test_an_interrupted_run_is_not_discarded_unasked(begin: Begin, tmp_path: Path) -> None:
@@ -189,9 +181,6 @@ def test_what_is_at_out_is_not_replaced_unasked(begin: Begin, tmp_path: Path) ->
             begin(out, overwrite=overwrite)
     assert files(out) == {"thesis.txt": b"mine"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"], "no key was made"
-
-
-# Damage.
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 99}', b"\xff\xfe", b'{"id":1,"settings":2}'])

@@ -100,17 +100,10 @@ def test_tests_of_changed_modules_are_nearest_and_parts_leave_time_for_them() ->
 SECONDS = st.dictionaries(st.sampled_from(TESTS[:40]), st.floats(0, 300))
 
 
-@given(SECONDS)
-def test_every_file_is_in_one_part_and_parts_take_equal_times(seconds: dict[str, float]) -> None:
-    parts = selection.parts(TESTS[:40], seconds)
-    assert len(parts) == selection.PARTS
-    assert sorted(test for part in parts for test in part) == TESTS[:40]
-    times = [sum(seconds.get(test, selection.UNRECORDED) for test in part) for part in parts]
-    assert max(times) - min(times) <= max([selection.UNRECORDED, *seconds.values()]) + 1e-6
-
-
 @given(SECONDS, st.integers(0, 2**160), st.floats(0, 3000))
-def test_time_is_kept_and_the_nearest_come_first(seconds: dict[str, float], number: int, budget: float) -> None:
+def test_parts_are_equal_time_is_kept_and_the_nearest_come_first(
+    seconds: dict[str, float], number: int, budget: float
+) -> None:
     class Graph(ImportGraph):
         """Distances by position."""
 
@@ -125,7 +118,10 @@ def test_time_is_kept_and_the_nearest_come_first(seconds: dict[str, float], numb
         return sum(seconds.get(test, selection.UNRECORDED) for test in tests)
 
     found = selection.select(Graph(), [], number, seconds, budget)
-    assert found.part == selection.parts(Graph.tests, seconds)[number % selection.PARTS]
+    parts = selection.parts(Graph.tests, seconds)
+    assert sorted(test for part in parts for test in part) == Graph.tests
+    assert max(map(cost, parts)) - min(map(cost, parts)) <= max([selection.UNRECORDED, *seconds.values()]) + 1e-6
+    assert found.part == parts[number % selection.PARTS]
     assert sorted([*found.part, *found.touched, *found.left]) == Graph.tests
     assert cost([*found.part, *found.touched]) <= max(budget, cost(found.part)) + 1e-6
     ranks = Graph().distances([])

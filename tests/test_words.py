@@ -77,12 +77,10 @@ def findings() -> dict[str, list[str]]:
             hits = len(re.findall(pattern, plain, re.IGNORECASE if rule != "openings" else 0))
             found.setdefault(f"{kind}: {rule}", []).extend([f"{path.relative_to(ROOT)}: {text[:100]}"] * hits)
         long = [one for one in re.split(r"(?<=[.!?]) ", plain) if len(one.split()) > _MOST_WORDS]
-        found.setdefault(f"{kind}: over {_MOST_WORDS} words", []).extend(
-            f"{path.relative_to(ROOT)}: {one[:100]}" for one in long
-        )
-    bare = [
-        path for path in PAGES if not re.search(r"^#+ (Next|Go on)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    ]
+        places = [f"{path.relative_to(ROOT)}: {one[:100]}" for one in long]
+        found.setdefault(f"{kind}: over {_MOST_WORDS} words", []).extend(places)
+    ends = re.compile(r"^#+ (Next|Go on)", re.MULTILINE)
+    bare = [path for path in PAGES if not ends.search(path.read_text(encoding="utf-8"))]
     found["docs: pages without Next"] = [str(path.relative_to(ROOT)) for path in bare]
     return found
 
@@ -105,7 +103,5 @@ if __name__ == "__main__":
     least = {rule: min(len(found), known.get(rule, len(found))) for rule, found in sorted(today.items())}
     COUNTS.write_text(json.dumps(least, indent=2) + "\n", encoding="utf-8")
     for rule, found in today.items():
-        files = ", ".join(
-            f"{path} {count}" for path, count in Counter(one.split(":")[0] for one in found).most_common(3)
-        )
-        sys.stdout.write(f"{rule}: {len(found)} ({files})\n")
+        commonest = Counter(one.split(":")[0] for one in found).most_common(3)
+        sys.stdout.write(f"{rule}: {len(found)} {commonest}\n")

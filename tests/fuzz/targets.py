@@ -118,20 +118,15 @@ def _opened(content: bytes, folder: Path) -> Path:
     return made
 
 
-def _open_release(content: bytes, folder: Path) -> None:
-    made = _opened(content, folder)
-    try:
-        load_release(made)
-    finally:
-        verify_release(made)
+def _load_and_verify(load: Callable[[Path], object], verify: Callable[[Path], object]) -> Callable[[bytes, Path], None]:
+    def opened(content: bytes, folder: Path) -> None:
+        made = _opened(content, folder)
+        try:
+            load(made)
+        finally:
+            verify(made)
 
-
-def _open_trained(content: bytes, folder: Path) -> None:
-    made = _opened(content, folder)
-    try:
-        load_trained(made)
-    finally:
-        verify_trained(made)
+    return opened
 
 
 @cache
@@ -235,8 +230,10 @@ TARGETS: Final[dict[str, Target]] = {
     "run notes": Target(_json(lambda: _sealed()[0]), _open_notes, share=20),
     "certificate": Target(_json(_CERTIFICATE, _seal), _open_certificate, share=10),
     "fitted model": Target(_files_of("fitted"), lambda content, folder: load_model(_opened(content, folder)), share=10),
-    "trained model": Target(_files_of("trained"), _open_trained, share=5),
-    "release": Target(_files_of("release-rows", "release-moments"), _open_release, share=3),
+    "trained model": Target(_files_of("trained"), _load_and_verify(load_trained, verify_trained), share=5),
+    "release": Target(
+        _files_of("release-rows", "release-moments"), _load_and_verify(load_release, verify_release), share=3
+    ),
     "record": Target(lambda source: mutated_text(source.choice(_records()), source, _seal), _open_record, share=2),
 }
 

@@ -56,20 +56,11 @@ def learners() -> Values:
     """Probabilities of five records, by the learners of four designs."""
     found: Values = {}
     x, y = records()
-    for design, names in {
-        "poisson": ("discriminant", "generalized-kl", "noise-aware-ridge"),
-        "moments": ("second-moments",),
-        "two-stage": ("two-stage",),
-        "three-stage": ("three-stage",),
-    }.items():
+    of = {"poisson": ("discriminant", "generalized-kl", "noise-aware-ridge"), "moments": ("second-moments",)}
+    for design, names in (of | {name: (name,) for name in ("two-stage", "three-stage")}).items():
         plan = ReleaseConfig(records=len(x), dim=x.shape[1], classes=CLASSES, design=design).calibrate(20.0, 1e-3)
-        released = release_to_memory(
-            plan,
-            PrivateRecords(x, y),
-            SecretStreams.from_seed(7),
-            extractor={"name": "identity"},
-            input_shape=(x.shape[1],),
-        )
+        facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (x.shape[1],)}
+        released = release_to_memory(plan, PrivateRecords(x, y), SecretStreams.from_seed(7), **facts)
         for name in names:
             found[f"{design}: {name}"] = LEARNERS[name]().fit(released).predict_proba(x[:5]).ravel().tolist()
     return found
@@ -84,21 +75,15 @@ def tables() -> Values:
 def plans() -> Values:
     """Designs by expected accuracy, as the planner has them, with mixup degree and shares chosen."""
     config = ReleaseConfig(records=5_000, dim=30, classes=CLASSES)
-    choice = choose_design(config, 1.0, 1e-5, curve=False)
-    return {item.name: [item.accuracy, *_numbers(item.config.design.settings())] for item in choice.candidates}
-
-
-def _numbers(settings: dict[str, Any]) -> list[float]:
-    return [float(value) for value in settings.values() if isinstance(value, int | float)]
+    found: Values = {}
+    for item in choose_design(config, 1.0, 1e-5, curve=False).candidates:
+        settings = item.config.design.settings().values()
+        found[item.name] = [item.accuracy, *(float(value) for value in settings if isinstance(value, int | float))]
+    return found
 
 
 AREAS: dict[str, Callable[[], Values]] = {
-    "prices": prices,
-    "releases": releases,
-    "learners": learners,
-    "tables": tables,
-    "trainings": trainings,
-    "plans": plans,
+    area.__name__: area for area in (prices, releases, learners, tables, trainings, plans)
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tests.hostile.corpus import Make, World, case, cases, certify, digest, edit
+from tests.hostile.corpus import Make, World, cases, certify, digest, edit
 from tests.hostile.planted import Payload
 
 NET = "net.pt2"
@@ -54,12 +54,14 @@ def give(kind: str, folder: Path, spec: dict[str, Any]) -> None:
         certify(folder, lambda found: found["settings"].update(extractor=spec))
 
 
-def beside(kind: str) -> Make:
-    """A program beside the folder, by its absolute path."""
+def beside(kind: str, option: str = "model") -> Make:
+    """A program beside the folder, by its absolute path, in this option."""
 
     def make(world: World, folder: Path) -> None:
         path = program(world, folder.parent / NET)
-        give(kind, folder, module(str(path), path))
+        spec = module(NET, path)
+        spec["options"][option] = str(path)
+        give(kind, folder, spec)
 
     return make
 
@@ -78,6 +80,7 @@ cases(
     "fitted",
     USES,
     module_with_an_absolute_path=beside("fitted"),
+    module_with_its_path_in_another_option=beside("fitted", "path"),
     module_with_a_relative_path=placed(lambda _, folder: folder.parent / NET, os.path.relpath),
     module_in_the_home_folder=placed(lambda world, _: world.root / "home" / "net" / NET, lambda _: "~/net/net.pt2"),
     module_in_the_current_folder=placed(lambda world, _: world.root / "here" / "bare.pt2", lambda _: "bare.pt2"),
@@ -86,54 +89,45 @@ cases("trained", USES | {"canaries"}, module_in_a_trained_model=beside("trained"
 cases("release", USES - {"membership"} | RELEASE_USES, module_in_a_certificate=beside("release"))
 
 
-@case("fitted", refused=USES)
-def module_with_its_path_in_another_option(world: World, folder: Path) -> None:
-    path = program(world, folder.parent / NET)
-    spec = module(NET, path)
-    spec["options"]["path"] = str(path)
-    give("fitted", folder, spec)
-
-
 def pretrained(name: str, model: str, revision: str | None = None) -> dict[str, Any]:
     options = {"model": model, "revision": revision, "normalize": True, "precision": "float32"}
     digests = {"weights_sha256": "0" * 64, "files_sha256": "0" * 64}
     return {"name": name, "version": 1, "options": options, **digests}
 
 
-def model_folder(world: World, folder: Path, module_type: str) -> Path:
+def model_folder(world: World, made: Path) -> str:
     """A folder of a pretrained model, whose configuration nobody may open."""
-    made = folder.parent / "pretrained"
-    made.mkdir()
+    made.mkdir(parents=True)
     files = {
         "config.json": {"model_type": "vit", "auto_map": {"AutoModel": "evil.Model"}},
-        "modules.json": [{"idx": 0, "name": "0", "path": "", "type": module_type}],
+        "modules.json": [{"idx": 0, "name": "0", "path": "", "type": "evil.Module"}],
     }
     for name, content in files.items():
         (made / name).write_text(json.dumps(content))
         world.bait(made / name)
-    return made
+    return str(made)
 
 
-@case("release", refused=USES - {"membership"} | RELEASE_USES)
-def vision_model_in_a_folder(world: World, folder: Path) -> None:
-    made = model_folder(world, folder, "evil.Module")
-    give("release", folder, pretrained("vision", os.path.relpath(made)))
-
-
-@case("fitted", refused=USES)
-def vision_model_in_a_folder_that_reads_like_a_hub_name(world: World, folder: Path) -> None:
-    made = model_folder(world, folder, "evil.Module")
-    owner = world.root / "here" / "owner"
-    owner.mkdir()
-    made.rename(owner / "name")
+def reads_like_a_hub_name(world: World, folder: Path) -> None:
+    model_folder(world, world.root / "here" / "owner" / "name")
     give("fitted", folder, pretrained("vision", "owner/name"))
+
+
+cases(
+    "release",
+    USES - {"membership"} | RELEASE_USES,
+    vision_model_in_a_folder=lambda world, folder: give(
+        "release", folder, pretrained("vision", os.path.relpath(model_folder(world, folder.parent / "pretrained")))
+    ),
+)
 
 
 cases(
     "fitted",
     USES,
+    vision_model_in_a_folder_that_reads_like_a_hub_name=reads_like_a_hub_name,
     text_model_in_a_folder=lambda world, folder: give(
-        "fitted", folder, pretrained("text", str(model_folder(world, folder, "evil.Module")))
+        "fitted", folder, pretrained("text", model_folder(world, folder.parent / "pretrained"))
     ),
     vision_model_on_the_hub=lambda _, folder: give("fitted", folder, pretrained("vision", "evil/model", "1" * 40)),
     text_model_on_the_hub=lambda _, folder: give("fitted", folder, pretrained("text", "evil/model", "main")),

@@ -54,29 +54,30 @@ cases(
 )
 
 
+def emptied(folder: Path) -> Path:
+    shutil.rmtree(folder)
+    folder.mkdir()
+    return folder
+
+
 @case("records", refused=ALL)
 def a_program_in_postscript_in_a_column_of_images(world: World, folder: Path) -> None:
     honest = [(path.read_bytes(), path.parent.name) for path in sorted(folder.rglob("*.png"))]
-    shutil.rmtree(folder)
-    folder.mkdir()
     images, labels = zip(*honest, (EPS, "3"), strict=True)
-    pq.write_table(pa.table({"image": list(images), "label": list(labels)}), folder / "train.parquet")
+    table = pa.table({"image": list(images), "label": list(labels)})
+    pq.write_table(table, emptied(folder) / "train.parquet")
 
 
 @case("records", refused=ALL)
 def a_program_in_postscript_in_hugging_faces_images(world: World, folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.mkdir()
     images = [{"bytes": EPS, "path": "/etc/passwd"}] * 20
-    pq.write_table(pa.table({"image": images, "label": ["3"] * 20}), folder / "train.parquet")
+    pq.write_table(pa.table({"image": images, "label": ["3"] * 20}), emptied(folder) / "train.parquet")
 
 
 @case("records", refused=ALL)
 def records_that_are_a_pickle(world: World, folder: Path) -> None:
     from tests.hostile.planted import Payload
 
-    shutil.rmtree(folder)
-    folder.mkdir()
     x = np.empty(20, dtype=object)
     x[:] = [Payload(world.proof)] * 20
-    np.savez(folder / "train.npz", x=x, y=np.zeros(20, dtype=np.int64))
+    np.savez(emptied(folder) / "train.npz", x=x, y=np.zeros(20, dtype=np.int64))

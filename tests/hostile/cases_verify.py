@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.hostile.corpus import ALL, World, case, cases, certify, digest
+from tests.hostile.cases_models import LONG, linked, replaced, spoil
+from tests.hostile.corpus import ALL, Make, World, case, cases, certify, digest
 
 # These look at a release's own files; the others read its certificate and nothing else.
 READS = {"verify", "fit", "evaluate", "audit"}
@@ -27,20 +30,20 @@ def certify_files(folder: Path) -> None:
     certify(folder, again)
 
 
-@case("release", refused=READS)
-def a_column_of_raw_records(world: World, folder: Path) -> None:
-    table = pq.read_table(shard_of(folder))
-    pq.write_table(table.append_column("raw", pa.array(["a record"] * len(table))), shard_of(folder))
-    certify_files(folder)
+def column(name: str, values: Callable[[int], pa.Array], **options: Any) -> Make:
+    """Another column, of so many values as there are rows."""
+
+    def make(_: World, folder: Path) -> None:
+        table = pq.read_table(shard_of(folder))
+        pq.write_table(table.append_column(name, values(len(table))), shard_of(folder), **options)
+        certify_files(folder)
+
+    return make
 
 
-@case("release", refused=READS)
-def a_shard_of_eighty_gigabytes(world: World, folder: Path) -> None:
-    """A dictionary of one long text, once a row: pyarrow would unpack it to hundreds of times the rows."""
-    table = pq.read_table(shard_of(folder))
-    text = pa.DictionaryArray.from_arrays(pa.array([0] * len(table), pa.int32()), pa.array(["x" * 2**23]))
-    pq.write_table(table.append_column("note", text), shard_of(folder), compression="ZSTD")
-    certify_files(folder)
+def one_long_text(rows: int) -> pa.Array:
+    """A dictionary of one text, once a row: pyarrow would unpack it to hundreds of times the rows."""
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * 2**23]))
 
 
 @case("release", refused={"verify"})
@@ -71,6 +74,8 @@ NOTE = {"note": "private records"}
 cases(
     "release",
     READS,
+    a_column_of_raw_records=column("raw", lambda rows: pa.array(["a record"] * rows)),
+    a_shard_of_eighty_gigabytes=column("note", one_long_text, compression="ZSTD"),
     a_shard_listed_twice=lambda _, at: certify(at, lambda found: found["files"].insert(1, found["files"][0])),
     rows_without_number=lambda _, at: certify(at, lambda found: found["plan"].update(rows=10**30)),
     features_without_number=lambda _, at: certify(at, lambda found: found["plan"].update(dim=10**12)),
@@ -80,6 +85,19 @@ cases(
     ALL["release"] - {"report", "membership"},
     a_certificate_nested_without_end=lambda _, at: (at / "certificate.json").write_text("[" * 200_000),
     a_field_beside_the_extractors_own=lambda _, at: certify(at, lambda found: found["extractor"].update(NOTE)),
+)
+cases(
+    "release",
+    # The model that these two judge is another one.
+    ALL["release"] - {"membership", "evaluate"},
+    certificate_with_an_endless_number=replaced("certificate.json", '"delta"', f'"more": {LONG}, "delta"'),
+    certificate_that_is_a_pipe=spoil("certificate.json", os.mkfifo),
+    certificate_that_is_a_link=lambda world, at: linked(world, at, "certificate.json"),
+)
+cases(
+    "release",
+    {"collapse", "inversion"},
+    inputs_of_absurd_sizes=lambda _, at: certify(at, lambda found: found.update(input_shape=[10**9, 10**9])),
 )
 cases(
     "trained",

@@ -38,9 +38,6 @@ def config(degree: int = 1, **changes: Any) -> ReleaseConfig:
     return ReleaseConfig(**own_options({**fields, "centre": "none", **changes}))
 
 
-# What is measured
-
-
 def test_likeness_of_equal_and_unequal_images() -> None:
     rng = np.random.default_rng(0)
     originals = rng.random((2, 3, 9, 9))
@@ -56,9 +53,6 @@ def test_likeness_of_equal_and_unequal_images() -> None:
     image[:, :, 3:] = 0.5
     assert float(total_variation(image)) == pytest.approx(0.5 * 4, rel=1e-3)
     assert float(total_variation(image[..., None].expand(-1, -1, -1, 3))) == pytest.approx(3 * 0.5 * 4, rel=1e-3)
-
-
-# Rows of known members
 
 
 @pytest.mark.parametrize("centre", ["none", "private"])
@@ -91,9 +85,6 @@ def test_members_are_drawn_as_the_design_mixes_them(changes: dict[str, Any], cla
     found = [len(np.unique(labels[row])) for row in rows]
     assert max(found) <= (classes or 10)
     assert classes is not None or max(found) > 3
-
-
-# The attack
 
 
 def test_the_attackers_copy_of_the_mechanism_is_the_mechanism() -> None:

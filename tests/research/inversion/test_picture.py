@@ -36,11 +36,7 @@ def test_pictures_are_drawn(shape: tuple[int, ...], tmp_path: Path) -> None:
     assert len(np.unique(np.asarray(Image.open(tmp_path / "picture.png").convert("L")))) > 100
     draw_inversion(record, tmp_path / "picture.svg")
     assert "<svg" in (tmp_path / "picture.svg").read_text()
-
-
-def test_pictures_of_another_size_than_stated_are_refused(tmp_path: Path) -> None:
-    record = inversion_record(3, 2, 8, 8)
-    record["images"]["shape"] = [3, 2, 8, 9]
+    record["images"]["shape"] = [*shape[:-1], shape[-1] + 1]
     with refuses("images"):
-        draw_inversion(record, tmp_path / "picture.png")
-    assert not list(tmp_path.iterdir())
+        draw_inversion(record, tmp_path / "other.png")
+    assert not (tmp_path / "other.png").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
 import pytest
 
 from privmix.data import embedded_digits
@@ -43,8 +42,3 @@ def scene(*, transfer: bool = False, number: int = 0, records: int = 300) -> Poi
     """A trial."""
     victim = Victim(QUICK, extractor() if transfer else None)
     return PoisoningScene.draw(digits("train", records), digits("test", 200), victim, seed=0, number=number)
-
-
-def same(first: VictimImages, second: VictimImages) -> bool:
-    """Whether images and labels are the same."""
-    return np.array_equal(first.pixels, second.pixels) and np.array_equal(first.labels, second.labels)

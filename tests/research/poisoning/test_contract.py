@@ -17,16 +17,11 @@ from privmix.research.poisoning.base import (
     parse_attack,
     parse_defence,
 )
-from privmix.research.poisoning.scene import PoisoningScene
 from tests.research.poisoning.scenes import scene
 
 # Settings under which an attack is quick; the others have quick defaults, or none.
 QUICK: dict[str, str] = {"gradient-matching": "gradient-matching:16,10,1,1"}
 BUDGET = 4
-
-
-def setting(attack: Attack, number: int = 0) -> PoisoningScene:
-    return scene(transfer=attack.setting == "transfer", number=number)
 
 
 @pytest.fixture(params=list(ATTACKS))
@@ -40,7 +35,7 @@ def defence(request: pytest.FixtureRequest) -> Defence:
 
 
 def test_an_attack_stays_within_its_threat_model_and_repeats_itself(attack: Attack) -> None:
-    trial = setting(attack)
+    trial = scene(transfer=attack.setting == "transfer")
     clean = trial.train.pixels.copy()
     threat = attack.threat(trial, BUDGET, knows_defence=False)
     assert (threat.records, threat.knows_defence) == (BUDGET, False)
@@ -54,7 +49,7 @@ def test_an_attack_stays_within_its_threat_model_and_repeats_itself(attack: Atta
     # Who is asked for was drawn before the attack, and is no image of the class that is wanted.
     assert len(made.goals) >= 1
     assert set(made.goals.labels) == {trial.wanted}
-    again = attack.craft(setting(attack), threat, None)
+    again = attack.craft(scene(transfer=attack.setting == "transfer"), threat, None)
     for one, two in ((made.records, again.records), (made.goals, again.goals)):
         assert np.array_equal(one.pixels, two.pixels)
         assert np.array_equal(one.labels, two.labels)
@@ -62,7 +57,7 @@ def test_an_attack_stays_within_its_threat_model_and_repeats_itself(attack: Atta
 
 
 def test_an_attack_refuses_budgets_that_it_can_not_spend(attack: Attack) -> None:
-    trial = setting(attack)
+    trial = scene(transfer=attack.setting == "transfer")
     for records in (0, -1, 2.5):
         with pytest.raises(InvalidInput):
             attack.threat(trial, records, knows_defence=False)  # type: ignore[arg-type]

@@ -62,9 +62,6 @@ def test_files_and_card_list_sums_as_they_did(choices: dict[str, Any]) -> None:
     assert lines == [*plan.map_sizes, SIZES, *plan.map_arrays]
 
 
-# Norms.
-
-
 @pytest.mark.parametrize("bits", [8, 15, 24])
 def test_no_angle_is_longer_than_one(bits: int) -> None:
     """All of the table, in whole numbers."""
@@ -98,9 +95,6 @@ def test_features_are_no_longer_than_their_norm(choices: dict[str, Any], bits: i
         assert longest <= round(public.norms(bits)[name] ** 2)
         assert steps.shape[1] == plan.map_sizes[name]
     assert public.size == sum(plan.map_sizes.values())
-
-
-# What the maps are.
 
 
 def test_fourier_features_stand_for_the_gaussian_kernel() -> None:
@@ -158,33 +152,23 @@ def test_maps_come_back_from_their_arrays_and_strangers_are_refused() -> None:
         map_from({"frequencies": np.zeros((0, DIM), np.float32)}, DIM, 0)
 
 
-# Releases.
-
-
 @every_design
-def test_released_sums_are_those_of_the_records(choices: dict[str, Any]) -> None:
-    """With next to no noise: class by class, whatever the blocks."""
+def test_released_sums_are_those_of_the_records(choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With next to no noise: class by class, to the last bit whatever the blocks."""
     plan, records = ReleaseConfig(RECORDS, DIM, CLASSES, **choices).with_noise(1e-4), make_records(RECORDS, DIM)
     assert isinstance(plan, EmbeddingPlan)
-    engine = EmbeddingEngine(plan, records, SecretStreams.from_seed(0))
-    assert not list(engine.rows(first=plan.rows))
+    found = []
+    for most in (1024, 7):
+        monkeypatch.setattr("privmix.research.rivals.embedding.engine.MOST_RECORDS_AT_ONCE", most)
+        engine = EmbeddingEngine(plan, records, SecretStreams.from_seed(0))
+        assert not list(engine.rows(first=plan.rows))
+        found.append(engine.beside.sums)
     x = engine.transform(records.features)
     for name, values in feature_map(plan)(x).items():
         wanted = np.stack([values[records.labels == label].sum(axis=0) for label in range(3)], axis=1)
-        np.testing.assert_allclose(engine.beside.sums[name], wanted, atol=0.03)
+        np.testing.assert_allclose(found[0][name], wanted, atol=0.03)
+        np.testing.assert_array_equal(found[0][name], found[1][name])
     np.testing.assert_allclose(engine.beside.sizes, np.bincount(records.labels), atol=0.01)
-
-
-@every_design
-def test_blocks_change_no_bit(choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, found = plan_of(choices), []
-    for most in (1024, 7):
-        monkeypatch.setattr("privmix.research.rivals.embedding.engine.MOST_RECORDS_AT_ONCE", most)
-        engine = EmbeddingEngine(plan, make_records(RECORDS, DIM), SecretStreams.from_seed(0))
-        assert not list(engine.rows(first=plan.rows))
-        found.append(engine.beside.sums)
-    for name, sums in found[0].items():
-        np.testing.assert_array_equal(sums, found[1][name])
 
 
 @every_design

@@ -107,10 +107,7 @@ def test_rows_that_could_be_inexact_are_refused() -> None:
         plan_of(2**25, 5)
     with refuses("plan lattice_bits"):
         GaussianMixingPlan.from_dict({**plan_of(2**20, 5).to_dict(), "lattice_bits": 20})
-
-
-def test_one_record_more_than_was_declared_is_never_what_is_too_many() -> None:
-    """Plans leave a bit: of neighbours, both or none are refused, where a declared or estimated count is near."""
+    # Plans leave a bit: of neighbours, both or none are refused, where a declared or estimated count is near.
     plan = plan_of(2**18 - 1, 1, records_declared=True)
     assert plan.lattice_bits == 14
     records = PrivateRecords(np.zeros((2**18, 1), np.float32), np.zeros(2**18, np.int64))
