@@ -79,6 +79,9 @@ def test_notebooks_show_bars_below_the_cell(shown: Shown, asked: Asked) -> None:
     assert list(updates) == [False] + [True] * (len(shown) - 1)
     assert f'value="{COUNT}" max="{COUNT}"' in pages[-1 if asked else -2]
     assert (pages[-1] == "") is (asked is None)
+    with progress_bars() as tell:
+        tell("<b>x</b>", 0, 0)
+    assert "<b>" not in shown[-1][1], "a stage is escaped"
 
 
 @pytest.mark.parametrize(
@@ -99,12 +102,6 @@ def test_calls_within_a_call_draw_no_bars_of_their_own(shown: Shown) -> None:
 
     assert outer()
     assert not any("rows" in page for _, page, _ in shown)
-
-
-def test_a_stage_is_escaped(shown: Shown) -> None:
-    with progress_bars() as tell:
-        tell("<b>x</b>", 0, 0)
-    assert "<b>" not in shown[-1][1]
 
 
 def test_bars_end_with_an_error(shown: Shown) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -36,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "releases": {*GROUND - {"ledger"}, "plans", "publication", "engine", "audits", "designs", "planning"},
     "training": {"accounting", "mechanisms", "data", "features", "certificate", "audits"},
     "attacks": {
-        *("accounting", "mechanisms", "plans", "publication", "engine", "learning", "audits", "releases", "training"),
+        *("accounting", "mechanisms", "plans", "publication", "engine", "learning", "audits", "releases", "training")
     },
     "reports": set(),
     "jobs": LIBRARY,
@@ -202,14 +200,6 @@ def test_research_lives_on_public_names() -> None:
     # Nothing else names it, not in a text either, by which something could be imported.
     others = [path for path in FILES if path not in WING]
     assert [told(path) for path in others if "privmix.research" in path.read_text(encoding="utf-8")] == []
-
-
-def test_the_installed_entry_points_are_those_of_the_project() -> None:
-    """By them research is found; after a change of pyproject.toml, `make setup` brings them up to date."""
-    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for group, points in project["entry-points"].items():
-        installed = {point.name: point.value for point in entry_points(group=group) if point.dist.name == "privmix"}
-        assert installed == points, f"{group}: run `make setup`"
 
 
 def flags_in(path: Path) -> list[str]:

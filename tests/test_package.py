@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,17 +38,19 @@ assert all(path.exists() for path, _ in pages.ASSETS.values())
 """
 
 
+def ran(command: list[str], **given: Any) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, **given)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    return done.stdout
+
+
 def walked(python: str, folder: Path, environment: dict[str, str], *options: str) -> None:
     """Walk the path of :mod:`tests.core_path` in a new folder, with its file alone."""
     folder.mkdir()
     script = folder.parent / "core_path.py"
     script.write_bytes(Path(core_path.__file__).read_bytes())
-    command = [python, "-W", "ignore", *options, str(script)]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
-    )
-    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1] == "core: done"
+    said = ran([python, "-W", "ignore", *options, str(script)], cwd=folder, env=environment)
+    assert said.splitlines()[-1] == "core: done"
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +61,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = copied(tmp_path_factory.mktemp("package"))
     # Not the path of this process, by which the sources of the checkout could be found.
     environment = {**os.environ, "PYTHONPATH": str(Path(build.__file__).parents[1])}
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(copy / "dist")]
-    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
+    ran([sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist"], cwd=copy, env=environment)
     return copy / "dist"
 
 
@@ -81,19 +82,14 @@ def test_what_it_installs_works_without_the_repository(built: Path, tmp_path: Pa
     place, walk = tmp_path / "site", tmp_path / "walk"
     wheel = str(next(built.glob("*.whl")))
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]
-    done = subprocess.run(
-        [*pip, "--target", str(place), wheel], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    ran([*pip, "--target", str(place), wheel])
     # The checkout's own path is not on it; what else this process finds packages by is.
     sources = Path(__file__).parents[1]
     others = [path for path in sys.path if path and not Path(path).resolve().is_relative_to(sources / "src")]
     others = [path for path in others if Path(path).resolve() != sources]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), *others]), "OMP_NUM_THREADS": "1"}
     walked(sys.executable, walk, environment, "-P")
-    command = [sys.executable, "-P", "-c", _SMOKE, str(place)]
-    done = subprocess.run(command, cwd=walk, env=environment, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
+    ran([sys.executable, "-P", "-c", _SMOKE, str(place)], cwd=walk, env=environment)
 
 
 def test_the_core_alone_goes_from_a_table_to_what_is_learnt(built: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -21,47 +20,42 @@ MADE: dict[str, Any] = {"classes": NAMES, "features": "identity", "epsilon": 2.0
 pytestmark = pytest.mark.filterwarnings("ignore:.*(plain numbers|delta)")
 
 
-def all_kinds() -> Iterator[tuple[str, Any]]:
-    data = (X, Y)
-    planned = pm.plan(data, **MADE)
-    release = pm.release(data, pm.plan(data, design="poisson", **MADE))
-    model, trained = pm.fit(release), pm.train(data, epochs=1, **MADE)
-    checked, audit, noise = pm.verify(release), pm.audit(release, runs=400), pm.audit(release, "noise")
-    found = pm.evaluate(model, data, reference=data, reference_split="train")
-    book = pm.Ledger.create("sqlite:///book.db")
-    book.add_dataset(NAMES[0], epsilon=2, delta=1e-4)
-    yield from {
-        "planned": planned,
-        "choice": planned.choice,
-        "plan": planned.plan,
-        "release": release,
-        "certificate": release.certificate,
-        "rows": release.dataset,
-        "model": model,
-        "trained": trained,
-        "network": trained.classifier,
-        "training plan": plan_of(trained.certificate),
-        "checked": checked,
-        "verification": checked.held,
-        "audit": audit,
-        "figures": audit.audit,
-        "noise": noise,
-        "evaluation": found,
-        "quality": found.quality,
-        "predictions": pm.predict(model, X),
-        "budget": book.budget(NAMES[0]),
-        "total": pm.ledger_total(book, NAMES[0]),
-        "report": pm.report(release),
-        "check": pm.check(data, classes=NAMES, features="identity"),
-    }.items()
-
-
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    place = tmp_path_factory.mktemp("kinds")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        return dict(all_kinds())
+        patch.chdir(tmp_path_factory.mktemp("kinds"))
+        data = (X, Y)
+        planned = pm.plan(data, **MADE)
+        release = pm.release(data, pm.plan(data, design="poisson", **MADE))
+        model, trained = pm.fit(release), pm.train(data, epochs=1, **MADE)
+        checked, audit, noise = pm.verify(release), pm.audit(release, runs=400), pm.audit(release, "noise")
+        found = pm.evaluate(model, data, reference=data, reference_split="train")
+        book = pm.Ledger.create("sqlite:///book.db")
+        book.add_dataset(NAMES[0], epsilon=2, delta=1e-4)
+        return {
+            "planned": planned,
+            "choice": planned.choice,
+            "plan": planned.plan,
+            "release": release,
+            "certificate": release.certificate,
+            "rows": release.dataset,
+            "model": model,
+            "trained": trained,
+            "network": trained.classifier,
+            "training plan": plan_of(trained.certificate),
+            "checked": checked,
+            "verification": checked.held,
+            "audit": audit,
+            "figures": audit.audit,
+            "noise": noise,
+            "evaluation": found,
+            "quality": found.quality,
+            "predictions": pm.predict(model, X),
+            "budget": book.budget(NAMES[0]),
+            "total": pm.ledger_total(book, NAMES[0]),
+            "report": pm.report(release),
+            "check": pm.check(data, classes=NAMES, features="identity"),
+        }
 
 
 DRAWN = [

@@ -86,15 +86,12 @@ def findings() -> dict[str, list[str]]:
 
 
 def test_no_rule_is_broken_more_often_than_before() -> None:
+    planted = "Whoever asks is told anew. Of rooms: none."
+    assert [len(re.findall(pattern, planted, re.IGNORECASE)) for pattern in RULES.values()] == [1, 1, 1, 1, 3]
     found, most = findings(), json.loads(COUNTS.read_text(encoding="utf-8"))
     assert set(found) == set(most)
     worse = {rule: found[rule] for rule in most if len(found[rule]) > most[rule]}
     assert not worse, "\n".join(f"{rule}: {most[rule]} at most; {found}" for rule, found in worse.items())
-
-
-def test_a_broken_rule_is_found() -> None:
-    text = "Whoever asks is told anew. Of rooms: none."
-    assert [len(re.findall(pattern, text, re.IGNORECASE)) for pattern in RULES.values()] == [1, 1, 1, 1, 3]
 
 
 if __name__ == "__main__":

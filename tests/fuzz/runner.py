@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import shutil
 import signal
 import tempfile
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from privmix.errors import InvalidInput, StorageError
+from tests.hostile.guard import status
 
 # What one small input may take. Far above what honest ones take, far below what would hurt.
 MOST_SECONDS: Final = 20
@@ -34,10 +36,6 @@ class Target:
 
 
 HANDLED: Final = (InvalidInput, StorageError)
-
-
-class TooSlow(Exception):
-    """An input took longer than :data:`MOST_SECONDS`."""
 
 
 @dataclass
@@ -71,7 +69,9 @@ class Fuzzer:
         """Open one input, and note what came of it."""
         self.inputs[name] += 1
         folder.mkdir()
-        before = _peak(anew=True)
+        # What earlier inputs took must hide nothing (proc(5): 5 resets the highest mark).
+        Path("/proc/self/clear_refs").write_text("5")
+        before = status("VmHWM")
         try:
             with _limit(MOST_SECONDS):
                 self.targets[name].open(content, folder)
@@ -82,9 +82,9 @@ class Fuzzer:
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             self._keep(name, content, traceback.format_exc(), f"{type(error).__name__} {where.filename}:{where.lineno}")
-        if _peak() - before > MOST_MEMORY:
-            self._keep(name, content, f"took {(_peak() - before) / 2**20:.0f} MiB", "memory")
-        _remove(folder)
+        if (taken := status("VmHWM") - before) > MOST_MEMORY:
+            self._keep(name, content, f"took {taken / 2**20:.0f} MiB", "memory")
+        shutil.rmtree(folder)
 
     def summary(self) -> str:
         """What was run, in lines."""
@@ -108,7 +108,7 @@ class Fuzzer:
 @contextmanager
 def _limit(seconds: int) -> Iterator[None]:
     def stop(*_: object) -> NoReturn:
-        raise TooSlow(f"longer than {seconds} s")
+        raise TimeoutError(f"longer than {seconds} s")
 
     old = signal.signal(signal.SIGALRM, stop)
     signal.alarm(seconds)
@@ -117,18 +117,3 @@ def _limit(seconds: int) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, old)
-
-
-def _peak(*, anew: bool = False) -> int:
-    """Most memory this process has had since the last call with ``anew``, in bytes."""
-    if anew:
-        # What earlier inputs took must hide nothing (proc(5): 5 resets the mark).
-        Path("/proc/self/clear_refs").write_text("5")
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
-
-
-def _remove(folder: Path) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-    folder.rmdir()

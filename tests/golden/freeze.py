@@ -96,17 +96,13 @@ def records() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     return features.astype(np.float32), labels
 
 
-def release_plan(choices: Mapping[str, Any]) -> Any:
-    """The plan of a case."""
-    config = ReleaseConfig(records=RECORDS, dim=DIM, classes=CLASSES, **choices)
-    return replace(config.with_noise(1.5, 4.0), epsilon=TARGET[0], delta=TARGET[1])
-
-
 def release_digests(
     folder: Path, choices: Mapping[str, Any], *, interrupted: bool = False, **options: Any
 ) -> dict[str, str]:
     """Digests of all that a release of ``choices`` shows, made at once or by a run that was ``interrupted`` before."""
-    plan, streams = release_plan(choices), SecretStreams.from_seed(7)
+    config = ReleaseConfig(records=RECORDS, dim=DIM, classes=CLASSES, **choices)
+    plan = replace(config.with_noise(1.5, 4.0), epsilon=TARGET[0], delta=TARGET[1])
+    streams = SecretStreams.from_seed(7)
     facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (DIM,)}
     make = partial(release_to_folder, plan, PrivateRecords(*records()), out=folder, **facts)
     make = partial(make, reservation=a_reservation(plan), **options)
@@ -183,13 +179,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(len(CASES)):
             Path(folder, str(number)).mkdir()
-        found = {
-            "releases": {
-                name: digests(Path(folder, str(number)), choices)
-                for number, (name, choices) in enumerate(CASES.items())
-            },
-            "trainings": {name: training_digests(name) for name in TRAININGS},
-        }
+        releases = {name: digests(Path(folder, str(number)), CASES[name]) for number, name in enumerate(CASES)}
+    found = {"releases": releases, "trainings": {name: training_digests(name) for name in TRAININGS}}
     FROZEN.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

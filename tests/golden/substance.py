@@ -89,13 +89,14 @@ AREAS: dict[str, Callable[[], Values]] = {
 
 def differs(found: Values, kept: Values) -> bool:
     """Whether something that is kept has other numbers, or is gone. What is new changes no page."""
-    return not kept.keys() <= found.keys() or any(_apart(found[name], values) for name, values in kept.items())
-
-
-def _apart(found: list[Any], kept: list[Any]) -> bool:
-    if len(found) != len(kept) or any(isinstance(value, str) for value in found):
-        return found != kept
-    return not np.allclose(found, kept, rtol=2e-3, atol=1e-3)
+    for name, values in kept.items():
+        now = found.get(name, [])
+        if len(now) != len(values) or any(isinstance(value, str) for value in now):
+            if now != values:
+                return True
+        elif not np.allclose(now, values, rtol=2e-3, atol=1e-3):
+            return True
+    return False
 
 
 def main() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.golden.help import FOLDER, file_of, options_of, verbs
+from tests.golden.help import FOLDER, options_of, verbs
 
 
 def test_options_of_every_command() -> None:
-    found = {file_of(verb).name: options_of(command) for verb, command in verbs().items()}
+    found = {name: options_of(command) for name, command in verbs().items()}
     assert sorted(found) == sorted(file.name for file in FOLDER.glob("*.txt"))
     for name, text in found.items():
         # Lines: what differs is then shown.

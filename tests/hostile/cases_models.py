@@ -87,10 +87,6 @@ def header(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + length :])
 
 
-def overlap(found: dict[str, Any]) -> None:
-    found["copy"] = dict(found["coef"])
-
-
 NAMES = [str(number) for number in range(25_000)]
 PARAMS = {"model": "linear", "epochs": 1, "batch_size": 1, "learning_rate": 0.1, "seed": 0}
 HUGE = {"dim": 10**9, "input_shape": [10**9], "learner": "generalized-kl", "params": PARAMS}
@@ -145,7 +141,9 @@ cases(
     weights_with_a_header_larger_than_the_file=lambda _, at: (at / WEIGHTS).write_bytes(
         struct.pack("<Q", 2**62) + (at / WEIGHTS).read_bytes()[8:]
     ),
-    weights_whose_arrays_overlap=lambda _, at: header(at / WEIGHTS, overlap),
+    weights_whose_arrays_overlap=lambda _, at: header(
+        at / WEIGHTS, lambda found: found.update(copy=dict(found["coef"]))
+    ),
     weights_with_a_shape_of_a_terabyte=lambda _, at: header(
         at / WEIGHTS, lambda found: found["coef"].update(shape=[10**6, 10**6])
     ),

@@ -199,18 +199,19 @@ def memory() -> Iterator[dict[str, int]]:
     """Bytes by which the process grew at its highest inside the block, under the key ``grown``."""
     told: dict[str, int] = {}
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    before = _status("VmRSS")
-    resource.setrlimit(resource.RLIMIT_DATA, (_status("VmData") + _CEILING, hard))
+    before = status("VmRSS")
+    resource.setrlimit(resource.RLIMIT_DATA, (status("VmData") + _CEILING, hard))
     # Written to this file, a 5 sets the highest mark back to what is in use now.
     Path("/proc/self/clear_refs").write_text("5")
     try:
         yield told
     finally:
-        told["grown"] = max(0, _status("VmHWM") - before)
+        told["grown"] = max(0, status("VmHWM") - before)
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _status(name: str) -> int:
+def status(name: str) -> int:
+    """Bytes of a line of proc(5)'s status."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024

@@ -14,22 +14,13 @@ from privmix.research.inversion.picture import draw_inversion, unpack_images
 from tests.refusals import refuses
 
 
-def inversion_record(*shape: int) -> dict[str, Any]:
-    pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    return {
-        "cases": [{"m": 1, "epsilon": None, "ssim": 0.9}, {"m": 1, "epsilon": 8.0, "ssim": 0.1}],
-        "images": {
-            "shape": list(shape),
-            "uint8": base64.b64encode(pictures.tobytes()).decode(),
-            "row_labels": ["m = 1: raw", "m = 1: no noise", "m = 1: ε = 8"],
-            "column_labels": ["image 1", "image 2"],
-        },
-    }
-
-
 @pytest.mark.parametrize("shape", [(3, 2, 8, 9, 3), (3, 2, 8, 8, 1)])
 def test_pictures_are_drawn(shape: tuple[int, ...], tmp_path: Path) -> None:
-    record = inversion_record(*shape)
+    pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    images = {"shape": list(shape), "uint8": base64.b64encode(pictures.tobytes()).decode()}
+    images |= {"row_labels": ["raw", "no noise", "ε = 8"], "column_labels": ["image 1", "image 2"]}
+    cases = [{"m": 1, "epsilon": None, "ssim": 0.9}, {"m": 1, "epsilon": 8.0, "ssim": 0.1}]
+    record: dict[str, Any] = {"cases": cases, "images": images}
     assert unpack_images(record["images"]).shape == shape
     draw_inversion(record, tmp_path / "picture.png")
     # Black frame apart, the drawing shows many greys: the images are in it.

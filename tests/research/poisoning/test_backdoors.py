@@ -17,21 +17,12 @@ from privmix.research.poisoning.victims.ordinary import Victim
 from tests.research.poisoning.scenes import QUICK, extractor, needs_toolbox, scene
 
 
-def drawn_for(attack: Attack, number: int = 0) -> PoisoningScene:
-    """A trial among 400 records."""
-    if isinstance(attack, CleanLabelBackdoor):
-        needs_toolbox()
-    return scene(transfer=attack.setting == "transfer", number=number, records=400)
-
-
-def whole(attack: Attack, number: int = 0) -> int:
-    """How many records the class has that it poisons."""
-    drawn = drawn_for(attack, number)
-    return len(drawn.train.of_class(drawn.source if isinstance(attack, LabelFlips) else drawn.wanted))
-
-
-def crafted(attack: Attack, records: int, number: int = 0) -> tuple[PoisoningScene, Poisoned]:
-    drawn = drawn_for(attack, number)
+def crafted(attack: Attack, records: int | float, number: int = 0) -> tuple[PoisoningScene, Poisoned]:
+    """A trial among 400 records, of which so many are poisoned, or this share of the class that it poisons."""
+    drawn = scene(transfer=attack.setting == "transfer", number=number, records=400)
+    if isinstance(records, float):
+        own = drawn.train.of_class(drawn.source if isinstance(attack, LabelFlips) else drawn.wanted)
+        records = int(records * len(own))
     threat = attack.threat(drawn, records, knows_defence=False)
     made = attack.craft(drawn, threat, None)
     threat.check(drawn.train, made)
@@ -45,7 +36,7 @@ def share(drawn: PoisoningScene, records: VictimImages, goals: VictimImages) -> 
 
 
 def test_a_patch_on_a_whole_class_is_learnt() -> None:
-    trials = [crafted(PatchBackdoor(4, "fixed"), whole(PatchBackdoor(), number), number) for number in range(2)]
+    trials = [crafted(PatchBackdoor(4, "fixed"), 1.0, number) for number in range(2)]
     # The base rate is that of victims with the patch and a network that never saw one.
     without = np.mean([share(drawn, drawn.train, made.goals) for drawn, made in trials])
     assert without < 0.3 < 0.6 < np.mean([share(drawn, made.records, made.goals) for drawn, made in trials])
@@ -67,6 +58,7 @@ def test_hidden_poisons_have_the_features_of_triggered_victims(monkeypatch: pyte
 
 
 def test_clean_label_poisons_are_hard_to_recognise() -> None:
+    needs_toolbox()
     drawn, made = crafted(CleanLabelBackdoor(radius=96), 12)
     other = Victim(QUICK).fit(drawn.train, seed=99)
     right = other.predict(made.records.pixels[made.indices]) == drawn.wanted
@@ -75,5 +67,5 @@ def test_clean_label_poisons_are_hard_to_recognise() -> None:
 
 
 def test_half_a_class_flipped_by_nearness_turns_the_image() -> None:
-    trials = [crafted(LabelFlips(), whole(LabelFlips(), number) // 2, number) for number in range(3)]
+    trials = [crafted(LabelFlips(), 0.5, number) for number in range(3)]
     assert sum(share(drawn, made.records, made.goals) == 1 for drawn, made in trials) >= 2

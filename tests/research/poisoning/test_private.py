@@ -18,12 +18,7 @@ from tests.research.poisoning.scenes import digits, scene
 # Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
-RELEASES = [
-    "release:moments,8,1e-3",
-    "release:poisson,8,1e-3",
-    "release:classwise,8,1e-3",
-    "dp-instahide:200,0,2",
-]
+RELEASES = ["release:moments,8,1e-3", "release:poisson,8,1e-3", "release:classwise,8,1e-3", "dp-instahide:200,0,2"]
 TRAININGS = ["dp-sgd:8,1e-3", "dp-mix-self:8,1e-3,wrn-10-1,0.1"]
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from privmix.research.synthesis.ddpm import DdimConfig, DdpmConfig
 from privmix.research.synthesis.denoising import Denoiser, denoising_loss, own_noise, sample
-from privmix.research.synthesis.diffusion import DiffusionConfig, train_diffusion
+from privmix.research.synthesis.diffusion import train_diffusion
+from tests.research.synthesis.test_diffusion import tiny
 
 diffusers = pytest.importorskip("diffusers")
 
@@ -54,14 +55,10 @@ def test_paths_are_those_of_diffusers() -> None:
 
 def test_a_model_is_not_told_of_classes_and_goes_on_where_it_was(tmp_path: Path) -> None:
     x, y = np.random.default_rng(0).random((12, 1, 8, 8)).astype(np.float32), np.arange(12) % 3
-
-    def config(steps: int) -> DiffusionConfig:
-        return DiffusionConfig(network="tiny", steps=steps, batch_size=8, ramp_up=32, half_life=64, process=PROCESS)
-
-    whole = train_diffusion(x, y, 3, config(4))
-    train_diffusion(x, y, 3, config(2), checkpoint=tmp_path)
-    resumed = train_diffusion(x, y, 3, config(4), checkpoint=tmp_path)
-    told_otherwise = train_diffusion(x, 2 - y, 3, config(4))
+    whole = train_diffusion(x, y, 3, tiny(4, process=PROCESS))
+    train_diffusion(x, y, 3, tiny(2, process=PROCESS), checkpoint=tmp_path)
+    resumed = train_diffusion(x, y, 3, tiny(4, process=PROCESS), checkpoint=tmp_path)
+    told_otherwise = train_diffusion(x, 2 - y, 3, tiny(4, process=PROCESS))
     for other in (resumed, told_otherwise):
         pairs = zip(whole.denoiser.parameters(), other.denoiser.parameters(), strict=True)
         assert all(torch.equal(a, b) for a, b in pairs)
