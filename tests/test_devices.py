@@ -23,7 +23,6 @@ def test_auto_is_the_gpu_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     "line",
     [
-        "train --data x.npz --epsilon 1 --delta 1e-5 --out OUT",
         "synthesise --public x.npz --out OUT",
         "attack poisoning --data x.npz",
         "attack inversion --data x.npz",

@@ -132,10 +132,9 @@ def short_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(config, name, EPOCHS)
 
 
-@pytest.mark.usefixtures("short_fits")
+@pytest.mark.usefixtures("short_fits", "own_folder")
 @pytest.mark.parametrize("page", pages_with("sh"))
-def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path) -> None:
     shutil.copytree(digits, tmp_path / "mnist")
     small_texts(tmp_path / "banking77")
     small_table(tmp_path / "adult")
@@ -174,10 +173,9 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
         assert (tmp_path / name).read_text(encoding="utf-8") == content
 
 
-@pytest.mark.usefixtures("short_fits")
+@pytest.mark.usefixtures("short_fits", "own_folder")
 @pytest.mark.parametrize("page", pages_with("python"))
-def test_python_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_python_snippets_run(page: Path) -> None:
     namespace: dict[str, object] = {"__name__": "docs"}
     for snippet in blocks(page, "python"):
         exec(compile(snippet, f"{page.name} snippet", "exec"), namespace)

@@ -104,4 +104,5 @@ def test_a_forked_process_removes_nothing() -> None:
     scratch.remove()
     assert not scratch.path.exists()
     # Without an object that holds it, it goes.
-    assert not ScratchFolder().path.exists()
+    path = ScratchFolder().path
+    assert not path.exists()

@@ -106,10 +106,8 @@ class Runner:
         before = set(Path.cwd().iterdir())
         started = time.process_time()
         out, err, code = io.StringIO(), io.StringIO(), -1
-        quietly = contextlib.ExitStack()
-        quietly.enter_context(contextlib.redirect_stdout(out))
-        quietly.enter_context(contextlib.redirect_stderr(err))
-        with memory() as told, quietly, self.guard.watching() as found:
+        streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+        with memory() as told, streams[0], streams[1], self.guard.watching() as found:
             signal.alarm(_SECONDS)
             try:
                 code = act()

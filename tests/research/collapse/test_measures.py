@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,14 +10,12 @@ import pytest
 from privmix.planning import ReleaseConfig
 from privmix.research.collapse.diagnostics import neural_collapse
 from privmix.research.collapse.measures import measure_collapse
-from tests.releases.helpers import own_options
 
 CLASSES = tuple("abcdefghij")
 
 
-def config(**changes: Any) -> ReleaseConfig:
-    fields: dict[str, Any] = {"records": 50_000, "dim": 12, "classes": CLASSES, "mixup_degree": 64, "centre": "none"}
-    return ReleaseConfig(**own_options({**fields, **changes}))
+def config(degree: int = 64) -> ReleaseConfig:
+    return ReleaseConfig(50_000, 12, CLASSES, mixup_degree=degree, centre="none")
 
 
 def public(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +26,7 @@ def public(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("degree", [1, 7, 64, 1000])
 def test_histograms_hold_every_entry_and_clean_values_lie_inside_bins(degree: int) -> None:
-    plan = config(mixup_degree=degree).with_noise(0.5)
+    plan = config(degree).with_noise(0.5)
     (found,) = measure_collapse([plan], *public(), np.random.default_rng(2), rows=500).histograms
     assert len(found.clean) == len(found.noisy) == len(found.edges) - 1
     assert 20 <= len(found.clean) <= 130

@@ -225,10 +225,8 @@ def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
         ({"work": Path("A", "work")}, "work"),
     ],
 )
-def test_wrong_options_leave_nothing(
-    public: Path, tmp_path: Path, options: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("own_folder")
+def test_wrong_options_leave_nothing(public: Path, tmp_path: Path, options: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         synthesise(public, out=tmp_path / "A", **{**QUICK, **options})
     assert not list(tmp_path.iterdir())
