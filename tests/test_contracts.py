@@ -1,7 +1,4 @@
-"""Ranges of fields of every dataclass: a value outside is refused by the field's name.
-
-Classes are found, not listed; one that needs arguments has an example here.
-"""
+"""Ranges of fields of every dataclass that is found: a value outside is refused by the field's name."""
 
 from __future__ import annotations
 

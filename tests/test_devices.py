@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from privmix.devices import chosen_device
-from tests.cli.helpers import privmix, refused
 from tests.refusals import refuses
 
 
@@ -18,15 +17,3 @@ def test_auto_is_the_gpu_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> Non
     for wrong in ("tpu", "meta", "cuda:99", ""):
         with refuses("device"):
             chosen_device(wrong)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "synthesise --public x.npz --out OUT",
-        "attack poisoning --data x.npz",
-        "attack inversion --data x.npz",
-    ],
-)
-def test_commands_refuse_it_alike(line: str) -> None:
-    refused(privmix(*line.split(), "--device", "tpu"), "--device: got 'tpu'; allowed: cpu, cuda or auto")
