@@ -46,6 +46,7 @@ def test_it_holds_what_a_reader_and_a_packager_look_for(names: set[str]) -> None
         assert {name for name in there if not re.search("/(cache|generated)/", name)} <= names
     assert "src/privmix/reports/templates/page.css" in names
     assert "tests/golden/frozen.json" in names
+    assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_no_link_of_its_pages_is_dead(names: set[str]) -> None:
@@ -54,7 +55,3 @@ def test_no_link_of_its_pages_is_dead(names: set[str]) -> None:
             if "://" not in target:
                 found = (page.parent / target).resolve().relative_to(ROOT).as_posix()
                 assert found in names or any(name.startswith(f"{found}/") for name in names), f"{page.name}: {target}"
-
-
-def test_the_citation_is_of_this_version() -> None:
-    assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

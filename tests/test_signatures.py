@@ -37,9 +37,3 @@ def test_every_method_says_its_arguments_by_name(name: str) -> None:
         if own and not method.startswith("_") and method != "set_params":
             kinds = {one.kind for one in inspect.signature(function).parameters.values()}
             assert inspect.Parameter.VAR_KEYWORD not in kinds, method
-
-
-def test_another_name_is_refused_with_those_that_there_are() -> None:
-    for name in ("plan", "release", "attack", "audit"):
-        with pytest.raises(TypeError, match=rf"{name}\(\) takes no argument callback;"):
-            getattr(pm, name)("own", callback=[])
