@@ -66,7 +66,7 @@ def test_words_of_the_glossary_are_in_order_and_explained_once() -> None:
 def test_links_are_those_of_the_site(site: Any) -> None:
     relinked = site("pages").relinked
     page, code = ("docs/learning.md", "learning.md"), "```md\n[x](nowhere.md)\n```"
-    assert relinked("[a](../README.md)" + code, *page) == "[a](index.md)" + code
+    assert relinked(f"[a](../README.md)\n{code}", *page) == f"[a](index.md)\n{code}"
     changelog = ("CHANGELOG.md", "generated/project/changelog.md")
     assert relinked("[d](docs/learning.md#fit)", *changelog) == "[d](../../learning.md#fit)"
     for wrong in ("nowhere.md", "../pyproject.toml"):
@@ -186,7 +186,7 @@ def test_a_page_has_its_readers_and_the_figures_of_the_runs(page: Path, site: An
     text = page.read_text(encoding="utf-8")
     title, first, *_ = text.split("\n\n")
     assert re.fullmatch(r"# [^\n]+", title)
-    assert first.startswith("For ") or page.stem == "index", "for whom it is"
+    assert first.startswith("For ") or page.stem == "index" or page in REPRODUCTIONS, "for whom it is"
     assert text == site("figures").filled(text), "python -m docs._site.figures writes them"
     assert len(_FIGURE.findall(text)) == text.count("<!-- -->"), "a figure that the script does not find"
     assert not re.search(r"^<!-- .*<!-- -->", text, re.MULTILINE), "a line that starts with a comment is no Markdown"
