@@ -28,8 +28,8 @@ from privmix.training.plan import TrainingPlan
 
 # Rounding one group's sum, before and after, moves it by no more than this share of the bound.
 _GRID_SHARE: Final = 2.0**-17
-# One record moves the sum by the bound and a share of it. The share was at most 2e-5, in the closed form at batches up to
-# 262,144 and in vmap by calls of one size. The noise allows for 1e-3: adding 4,096 records in float32 reached 4e-4.
+# One record moves the sum by the bound and a share of it. The share was at most 2e-5, in the closed form at batches up
+# to 262,144 and in vmap by calls of one size. The noise allows for 1e-3: adding 4,096 records in float32 reached 4e-4.
 # Records that a group is expected to have at the least: fewer would mean rounding more often than is worth its time.
 _FEWEST: Final = 256
 # Records that are computed at once, and that a group is made of, at the most. A strategy may add them in float32, and
