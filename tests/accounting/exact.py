@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,11 +52,9 @@ _FAR, _SELDOM = 40.0, 3.0
 _MOST_NODES = 100_000
 # Outputs times frequencies.
 _MOST_WORK = 1e9
-_PATIENCE = 50
 _BLOCK = 64
 # A jump is more than this share of epsilon.
 _JUMPS = (0.3, 0.15, 0.5, 0.08)
-_UNIT = 2.0**-53
 
 
 class NoReference(Exception):
@@ -115,8 +114,6 @@ def parts_of(event: Event, adjacency: Adjacency, runs: int = 1) -> tuple[float, 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Divergence of N(mu, 1) from N(0, 1), relative accuracy kept in the tail."""
     z = epsilon / mu - mu / 2
-    if z < -5:
-        return float(ndtr(-z) - math.exp(epsilon) * ndtr(-z - mu))
     near, far = (float(erfcx(one / math.sqrt(2))) for one in (z, z + mu))
     return 0.5 * math.exp(-z * z / 2) * (near - far)
 
@@ -231,31 +228,21 @@ def _log1p(z: Complex) -> Complex:
     )
 
 
-@dataclass(frozen=True)
-class Found:
-    """Divergences, and what float64 may have done to them, relative."""
-
-    deltas: tuple[float, ...]
-    error: float
-
-
 class Direction:
     """The composed loss of an event in one direction."""
 
-    def __init__(self, event: Event, adjacency: Adjacency, add: bool, least: float, patient: bool = False) -> None:
+    def __init__(self, event: Event, adjacency: Adjacency, add: bool, least: float) -> None:
         self._square, self._sampled, self._spread = parts_of(event, adjacency)
         self._add = add
         self._tail = _LEFT_OUT * least
-        self._patience = _PATIENCE if patient else 1
         self._cap = math.inf
 
-    def deltas(self, epsilons: Sequence[float]) -> Found:
+    def deltas(self, epsilons: Sequence[float]) -> tuple[float, ...]:
         """The divergence at each of ``epsilons`` > 0, which should be near each other.
 
         Raises:
             NoReference: float64 or this machine's time are not enough.
         """
-        reasons = []
         beyond = 0.0
         if (
             sum(one.runs * one.rate * one.cluster for one in self._sampled) <= _SELDOM
@@ -267,12 +254,9 @@ class Direction:
             for one in self._sampled:
                 beyond += (1 - beyond) * _beyond(one, self._add, self._tail, self._cap)
         for most in (math.inf, *(share * epsilons[0] for share in _JUMPS)):
-            try:
-                found = self._integrated(epsilons, most)
-                return Found(tuple(beyond + one for one in found.deltas), found.error)
-            except NoReference as error:
-                reasons.append(str(error))
-        raise NoReference(", ".join(reasons))
+            with suppress(NoReference):
+                return tuple(beyond + one for one in self._integrated(epsilons, most))
+        raise NoReference("in no way")
 
     def _closed(self, z: Complex) -> Complex:
         """Of plain Gaussian queries and of sums with normal weights."""
@@ -325,11 +309,11 @@ class Direction:
                 raise NoReference("no saddle point")
         return math.exp(at), size(at)
 
-    def _integrated(self, epsilons: Sequence[float], most: float) -> Found:
+    def _integrated(self, epsilons: Sequence[float], most: float) -> tuple[float, ...]:
         epsilon = epsilons[0]
         tilt, log_size = self._saddle(epsilon)
         if log_size < math.log(self._tail):
-            return Found((0.0,) * len(epsilons), 0.0)
+            return (0.0,) * len(epsilons)
         if not math.isfinite(log_size):
             raise NoReference("no saddle point")
         around = [math.exp(d) * tilt for d in (-0.02, 0.0, 0.02)]
@@ -351,14 +335,16 @@ class Direction:
             raise NoReference("no period")
         step, top = 2 * math.pi / period, 10 / spread
         while True:
-            if top / step > self._patience * _MOST_NODES:
+            if top / step > _MOST_NODES:
                 raise NoReference("too many frequencies")
             found = self._trapezoid(epsilons, tilt, step, top, most)
             if found is not None:
                 return found
             top *= 3
 
-    def _trapezoid(self, epsilons: Sequence[float], tilt: float, step: float, top: float, most: float) -> Found | None:
+    def _trapezoid(
+        self, epsilons: Sequence[float], tilt: float, step: float, top: float, most: float
+    ) -> tuple[float, ...] | None:
         """None where the integrand is not yet small at ``top``."""
         tables = []
         for query in self._sampled:
@@ -369,20 +355,12 @@ class Direction:
                 (table, np.exp(log_weights[kept]), table.losses[kept], table.jumps[kept], *table.changes(tilt)[::2])
             )
         count = math.ceil(top / step) + 1
-        if count * sum(weights.size for _, weights, *_ in tables) > self._patience * _MOST_WORK:
+        if count * sum(weights.size for _, weights, *_ in tables) > _MOST_WORK:
             raise NoReference("too much work")
         size = min(_BLOCK, count)
         inner = [_turns(losses, step, size) for _, _, losses, _, _, _ in tables]
         at = np.asarray(epsilons)[:, None]
-        sums, sizes = np.zeros(len(epsilons)), 0.0
-        doubt = (
-            _UNIT
-            * 4
-            * sum(
-                query.runs * float(weights @ np.abs(losses)) * tilt
-                for query, (_, weights, losses, _, _, _) in zip(self._sampled, tables, strict=True)
-            )
-        )
+        sums = np.zeros(len(epsilons))
         # What is left out may be as large as the last values, as far as a plain Gaussian query lets them through.
         rest = 9 / (math.sqrt(self._square) * step) if self._square > 0 else 0.0
         last, first, blocks = 0.0, 0, 2
@@ -414,17 +392,14 @@ class Direction:
             if first == 0:
                 values[:, 0] /= 2
             sums += values.real.sum(axis=1)
-            each = np.abs(values[0])
-            sizes += float(each.sum())
             first += size * blocks
-            last = float(each[-8:].max()) * max(first, rest)
+            last = float(np.abs(values[0, -8:]).max()) * max(first, rest)
             if last < 1e-8 * abs(float(sums.min())):
                 break
         else:
             if last > 1e-6 * abs(float(sums.min())):
                 return None
-        deltas = tuple(float(one) * step / math.pi for one in sums)
-        return Found(deltas, (doubt + 1e-14) * sizes / max(1e-300, float(np.abs(sums).min())) + 2 * _ALIAS)
+        return tuple(float(one) * step / math.pi for one in sums)
 
 
 def _expm1(z: Complex) -> Complex:
@@ -433,9 +408,7 @@ def _expm1(z: Complex) -> Complex:
     )
 
 
-def deltas(
-    event: Event, adjacency: Adjacency, epsilons: Sequence[float], least: float, *, patient: bool = False
-) -> Found:
+def deltas(event: Event, adjacency: Adjacency, epsilons: Sequence[float], least: float) -> tuple[float, ...]:
     """The larger of both directions' divergences at each of ``epsilons``, which should be near each other.
 
     Args:
@@ -443,14 +416,12 @@ def deltas(
         adjacency: the relation.
         epsilons: > 0.
         least: about the least of the divergences; what changes it by a millionth may be left out.
-        patient: take a minute where a second is not enough.
 
     Raises:
         NoReference: there is none of this event, or not in float64.
     """
     square, sampled, spread = parts_of(event, adjacency)
     if not sampled and not spread:
-        return Found(tuple(gaussian_delta(math.sqrt(square), one) for one in epsilons), 1e-11)
-    both = [Direction(event, adjacency, add, least, patient).deltas(epsilons) for add in (False, True)]
-    best = tuple(max(pair) for pair in zip(*(one.deltas for one in both), strict=True))
-    return Found(best, max(one.error * max(one.deltas) / max(best) for one in both))
+        return tuple(gaussian_delta(math.sqrt(square), one) for one in epsilons)
+    both = [Direction(event, adjacency, add, least).deltas(epsilons) for add in (False, True)]
+    return tuple(max(pair) for pair in zip(*both, strict=True))

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from privmix.accounting import (
     Adjacency,
-    Bounded,
     ClusterSampled,
     Composed,
     Event,
@@ -29,6 +28,7 @@ from privmix.accounting import (
     event_from_dict,
     gdp_epsilon,
     gdp_mu,
+    gdp_tradeoff,
     tradeoff_curve,
 )
 from privmix.accounting.gdp import gdp_delta
@@ -37,24 +37,21 @@ from privmix.accounting.renyi import _moments_of
 from privmix.errors import InvalidInput
 from tests.refusals import refuses
 
-REPLACE_ONE = Adjacency.REPLACE_ONE
+ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 POISSON = Repeated(PoissonSampled(64 / 50_000, Gaussian(1.26)), 50_000)
 FIXED = Repeated(FixedSizeSampled(50_000, 64, Gaussian(1.26)), 50_000)
 MIXUP = Repeated(FixedSizeSampled(50_000, 4, Laplace(3.0)), 100)
 
 
-def test_every_poisson_bound_is_above_the_pld() -> None:
-    tight = epsilon(POISSON, 1e-5).epsilon
-    for name in ("rdp", "moments"):
-        cost = epsilon(POISSON, 1e-5, accountant=name)
-        assert cost.is_upper_bound
-        assert tight < cost.epsilon < 2 * tight
-
-
-def test_fixed_size_renyi_bound_is_above_the_pld() -> None:
-    assert epsilon(FIXED, 1e-5, adjacency=REPLACE_ONE).epsilon < (
-        epsilon(FIXED, 1e-5, accountant="rdp", adjacency=REPLACE_ONE).epsilon
-    )
+@pytest.mark.parametrize(
+    ("name", "event", "adjacency"),
+    [("rdp", POISSON, ADD_REMOVE), ("moments", POISSON, ADD_REMOVE), ("rdp", FIXED, REPLACE_ONE)],
+)
+def test_every_bound_is_above_the_pld(name: str, event: Event, adjacency: Adjacency) -> None:
+    tight = epsilon(event, 1e-5, adjacency=adjacency).epsilon
+    cost = epsilon(event, 1e-5, accountant=name, adjacency=adjacency)
+    assert cost.is_upper_bound
+    assert tight < cost.epsilon < 2 * tight
 
 
 @pytest.mark.parametrize("multiplier", [1e3, 1e5, 1e7])
@@ -161,23 +158,12 @@ def test_pure_dp_of_fixed_size_samples_by_brute_force(records: int, size: int, n
     once = epsilon(PoissonSampled(size / records, Laplace(noise)), 0, accountant="pure").epsilon
     assert once < (1 - 1e-3) * added
     replaced = largest(itertools.product(grid, repeat=records), lambda data: [(*data[:-1], one) for one in grid])
-    assert (
-        replaced
-        <= price * (1 + 1e-12)
-        == epsilon(event, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon * (1 + 1e-12)
-    )
+    assert epsilon(event, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon == price
+    assert replaced <= price * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("adjacency", list(Adjacency))
-def test_pure_dp_refuses_with_the_true_reason(adjacency: Adjacency) -> None:
-    with pytest.raises(UnsupportedEvent, match="pure DP needs Laplace noise"):
-        epsilon(FixedSizeSampled(9, 2, Gaussian(1.0)), 0, accountant="pure", adjacency=adjacency)
-    cluster = ClusterSampled(0.5, 0.1, Laplace(1.0))
-    if adjacency is REPLACE_ONE:
-        with pytest.raises(UnsupportedEvent, match="cluster sampling is priced under add_remove only"):
-            epsilon(cluster, 0, accountant="pure", adjacency=adjacency)
-    else:
-        assert epsilon(cluster, 0, accountant="pure", adjacency=adjacency).epsilon > 0
+def test_pure_dp_takes_clusters() -> None:
+    assert epsilon(ClusterSampled(0.5, 0.1, Laplace(1.0)), 0, accountant="pure").epsilon > 0
 
 
 @given(st.integers(2, 10**6), st.floats(0.001, 1), st.floats(1e-3, 100), st.floats(0.1, 1e4), st.integers(1, 10**6))
@@ -202,25 +188,27 @@ def test_laplace_pld_never_exceeds_pure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "event", "adjacency"),
+    ("name", "event", "adjacency", "reason"),
     [
-        ("pld", FixedSizeSampled(100, 10, Gaussian(1.0)), Adjacency.ADD_REMOVE),
-        ("pld", ClusterSampled(0.5, 0.1, Gaussian(1.0)), REPLACE_ONE),
-        ("pld", PoissonSampled(0.1, PoissonSampled(0.1, Gaussian(1.0))), Adjacency.ADD_REMOVE),
-        ("rdp", Repeated(ClusterSampled(0.5, 0.1, Gaussian(1.0)), 2), Adjacency.ADD_REMOVE),
-        ("moments", FIXED, REPLACE_ONE),
-        ("pure", POISSON, Adjacency.ADD_REMOVE),
-        ("gdp_clt", MIXUP, REPLACE_ONE),
-        ("as_published", PoissonSampled(0.1, Laplace(3.0)), Adjacency.ADD_REMOVE),
+        ("pld", FixedSizeSampled(100, 10, Gaussian(1.0)), ADD_REMOVE, None),
+        ("pld", ClusterSampled(0.5, 0.1, Gaussian(1.0)), REPLACE_ONE, None),
+        ("pld", PoissonSampled(0.1, PoissonSampled(0.1, Gaussian(1.0))), ADD_REMOVE, None),
+        ("rdp", Repeated(ClusterSampled(0.5, 0.1, Gaussian(1.0)), 2), ADD_REMOVE, None),
+        ("moments", FIXED, REPLACE_ONE, None),
+        ("pure", POISSON, ADD_REMOVE, None),
+        ("pure", FixedSizeSampled(9, 2, Gaussian(1.0)), ADD_REMOVE, "pure DP needs Laplace noise"),
+        ("pure", FixedSizeSampled(9, 2, Gaussian(1.0)), REPLACE_ONE, "pure DP needs Laplace noise"),
+        ("pure", ClusterSampled(0.5, 0.1, Laplace(1.0)), REPLACE_ONE, "priced under add_remove only"),
+        ("gdp_clt", MIXUP, REPLACE_ONE, None),
+        ("as_published", PoissonSampled(0.1, Laplace(3.0)), ADD_REMOVE, None),
     ],
 )
-def test_unsupported_pairs_raise(name: str, event: Event, adjacency: Adjacency) -> None:
-    with pytest.raises(UnsupportedEvent):
-        epsilon(event, 1e-5, accountant=name, adjacency=adjacency)
+def test_unsupported_pairs_raise(name: str, event: Event, adjacency: Adjacency, reason: str | None) -> None:
+    with pytest.raises(UnsupportedEvent, match=reason):
+        epsilon(event, 0 if name == "pure" else 1e-5, accountant=name, adjacency=adjacency)
 
 
 def test_tradeoff_curve_of_a_gaussian_is_exact() -> None:
-    from privmix.accounting import gdp_tradeoff
 
     alphas = np.array([0.001, 0.01, 0.1, 0.5, 0.9])
     ours = tradeoff_curve(Gaussian(1.0), alphas)
@@ -236,16 +224,11 @@ def test_calibration_is_on_the_safe_side_and_close(target: float, accountant: st
     assert 0.995 * target <= again <= target
 
 
-@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "one", True])
-def test_bad_targets(bad: object) -> None:
+def test_bad_targets_and_deltas() -> None:
     with refuses("epsilon"):
-        calibrate(Gaussian, bad, 1e-5)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("bad", [0, 1, -1e-5, math.nan, "tiny"])
-def test_bad_delta(bad: object) -> None:
+        calibrate(Gaussian, 0, 1e-5)
     with refuses("delta"):
-        epsilon(Gaussian(1.0), bad)  # type: ignore[arg-type]
+        epsilon(Gaussian(1.0), 1)
 
 
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)))
@@ -255,24 +238,9 @@ def test_nonsense_events_are_invalid_input(junk: object) -> None:
         event_from_dict(junk)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: Gaussian(0),
-        lambda: Laplace(-1.0),
-        lambda: PoissonSampled(1.5, Gaussian(1.0)),
-        lambda: PoissonSampled(0.0, Gaussian(1.0)),
-        lambda: FixedSizeSampled(10, 11, Gaussian(1.0)),
-        lambda: ClusterSampled(0.5, 1.01, Gaussian(1.0)),
-        lambda: Repeated(Gaussian(1.0), 0),
-        lambda: Composed(()),
-        lambda: Bounded(-1.0, 0.1),
-        lambda: Bounded(1.0, 1.0),
-        lambda: Bounded(math.nan, 0.1),
-        lambda: Bounded(1.0, -0.1),
-        lambda: Bounded(1.0, 0.1, "neighbours"),
-    ],
-)
-def test_impossible_events_are_refused(build: object) -> None:
-    with pytest.raises(InvalidInput):
-        build()  # type: ignore[operator]
+def test_impossible_events_are_refused() -> None:
+    """What no field refuses alone, as in tests/test_contracts.py."""
+    with refuses("sample_size"):
+        FixedSizeSampled(10, 11, Gaussian(1.0))
+    with refuses("events"):
+        Composed(())

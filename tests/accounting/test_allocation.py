@@ -42,11 +42,9 @@ def allocated(rows: int, noise: float, blocks: int = 1) -> Repeated:
     return Repeated(Allocated(rows, Gaussian(noise)), blocks)
 
 
-def directed(event: Allocated, at: float, *, add: bool) -> float:
+def directed(rows: int, noise: float, at: float, *, add: bool, blocks: int = 1) -> float:
     """The divergence in one direction."""
-    assert isinstance(event.event, Gaussian)
-    query = AllocationQuery(event.event.noise_multiplier, event.rows, 1)
-    return LossDirection([query], add, 1e-4).delta(at)
+    return LossDirection([AllocationQuery(noise, rows, blocks)], add, 1e-4).delta(at)
 
 
 def simulated(rows: int, noise: float, blocks: int, shift: float, other: float, generator: np.random.Generator) -> Real:
@@ -73,8 +71,7 @@ def test_one_row_is_a_gaussian_query() -> None:
     for at in (0.1, 2.0, 5.0):
         exact = delta(Gaussian(1.2), at).delta
         for add in (False, True):
-            found = directed(Allocated(1, Gaussian(1.2)), at, add=add)
-            assert exact * (1 - 1e-9) < found < exact * 1.01
+            assert exact * (1 - 1e-9) < directed(1, 1.2, at, add=add) < exact * 1.01
 
 
 @pytest.mark.parametrize(("noise", "at"), [(0.6, 2.0), (1.0, 1.0), (2.5, 0.3)])
@@ -86,8 +83,7 @@ def test_two_rows_are_bounded_closely_in_both_directions(noise: float, at: float
     mean = (ratio[:, None] + ratio) / 2
     for add, gain in ((False, mean - math.exp(at)), (True, 1 - math.exp(at) * mean)):
         exact = float(density @ np.maximum(gain, 0) @ density)
-        found = directed(Allocated(2, Gaussian(noise)), at, add=add)
-        assert exact * (1 - 1e-6) < found < exact * 1.01
+        assert exact * (1 - 1e-6) < directed(2, noise, at, add=add) < exact * 1.01
 
 
 @pytest.mark.parametrize(("rows", "noise", "blocks", "at"), [(30, 0.5, 1, 2.0), (12, 1.2, 4, 0.8)])
@@ -98,7 +94,7 @@ def test_the_best_attack_reaches_the_price_and_no_more(
     """Where the record is there; at two thirds of the noise the price is too small for what is seen, and so on."""
     losses = simulated(rows, noise * factor, blocks, 1.0, 0.0, np.random.default_rng(5))
     seen, error = measured(losses, at)
-    price = LossDirection([AllocationQuery(noise, rows, blocks)], False, 1e-4).delta(at)
+    price = directed(rows, noise, at, add=False, blocks=blocks)
     assert (seen - Z_LIMIT * error <= price <= 1.01 * seen + Z_LIMIT * error) == holds
 
 
@@ -106,7 +102,7 @@ def test_the_other_direction_is_bounded() -> None:
     generator, rows, noise, at = np.random.default_rng(6), 12, 1.2, 0.4
     y = generator.standard_normal((DRAWS, rows)) / noise - 1 / (2 * noise**2)
     seen, error = measured(-np.log(np.exp(y).mean(axis=1)), at)
-    price = directed(Allocated(rows, Gaussian(noise)), at, add=True)
+    price = directed(rows, noise, at, add=True)
     assert seen - Z_LIMIT * error <= price <= 1.01 * seen + Z_LIMIT * error
 
 
@@ -130,10 +126,14 @@ def test_a_poisoning_bound_follows_for_replaced_records() -> None:
     assert (np.diff(curve.by_presence) <= 0).all()
 
 
+def two_steps(noise: float) -> ReplacedLoss:
+    queries = [PairQuery(SampledPair(GaussianNoise(noise), 1.0), 1)]
+    return ReplacedLoss(*(LossDirection(queries, add, 1e-4) for add in (False, True)))
+
+
 @pytest.mark.parametrize("noise", [0.7, 2.0, 8.0])
 def test_two_steps_are_exact_for_gaussian_queries(noise: float) -> None:
-    queries = [PairQuery(SampledPair(GaussianNoise(noise), 1.0), 1)]
-    both = ReplacedLoss(*(LossDirection(queries, add, 1e-4) for add in (False, True)))
+    both = two_steps(noise)
     exact = PldAccountant().epsilon(Gaussian(noise), 1e-5, REPLACED)
     assert exact * (1 - 1e-9) <= both.epsilon(1e-5) <= exact * 1.005
     assert 1e-5 * (1 - 1e-6) <= both.delta(exact) <= 1.2e-5
@@ -143,8 +143,7 @@ def test_two_steps_are_exact_for_gaussian_queries(noise: float) -> None:
 
 def test_two_steps_say_nothing_where_their_factor_is_no_number() -> None:
     """A delta that underflows, times e to the 900: no bound may come of it."""
-    queries = [PairQuery(SampledPair(GaussianNoise(0.02), 1.0), 1)]
-    both = ReplacedLoss(*(LossDirection(queries, add, 1e-4) for add in (False, True)))
+    both = two_steps(0.02)
     with patch.object(ReplacedLoss, "_best_share", lambda *_: 0.5):
         assert both.delta(1800.0) == 1.0
         assert both.delta(1300.0) <= 1.0
@@ -179,9 +178,8 @@ def test_calibration_is_on_the_safe_side() -> None:
 
 
 def test_what_has_no_price_is_refused() -> None:
-    event = allocated(7, 1.5, 2)
     with pytest.raises(UnsupportedEvent, match="Gaussian noise only"):
         epsilon(Allocated(3, Laplace(1.0)), 1e-5)
     for accountant in ("rdp", "moments", "pure", "gdp_clt", "as_published"):
         with pytest.raises(UnsupportedEvent):
-            epsilon(event, 1e-5, accountant=accountant)
+            epsilon(allocated(7, 1.5, 2), 1e-5, accountant=accountant)

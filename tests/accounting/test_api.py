@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -15,28 +16,41 @@ from tests.refusals import refuses
 ADD_REMOVE = Adjacency.ADD_REMOVE
 
 
-@dataclass(frozen=True)
+@dataclass
 class Priced:
-    """Epsilon is ``level`` over the noise, times ``wave`` that differs from noise to noise as grids do."""
+    """Epsilon is ``price`` of the noise, roughly ``near`` of it; counts what it is asked."""
 
-    level: float
-    rough_error: float = 0.0
-    least: float = 0.0
-    wave: float = 0.0
+    price: Callable[[float], float]
+    near: Callable[[float], float]
+    asked: int = 0
     name: str = "priced"
     is_upper_bound: bool = True
     note: str = ""
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
         assert isinstance(event, Gaussian)
-        noise = event.noise_multiplier
-        return self.least + self.level / noise * (1 + self.wave * math.sin(1e5 * noise))
+        self.asked += 1
+        return self.price(event.noise_multiplier)
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
         raise NotImplementedError
 
     def rough(self) -> Accountant:
-        return Priced(self.level * (1 + self.rough_error), 0.0, self.least, self.wave)
+        return Priced(self.near, self.near)
+
+
+def falling(level: float, rough_error: float, wave: float = 0.0, least: float = 0.0) -> Priced:
+    """Epsilon is ``level`` over the noise, times ``wave`` that differs from noise to noise as grids do."""
+
+    def at(level: float) -> Callable[[float], float]:
+        return lambda noise: least + level / noise * (1 + wave * math.sin(1e5 * noise))
+
+    return Priced(at(level), at(level * (1 + rough_error)))
+
+
+def stepped(at: float, below: float) -> Priced:
+    """Epsilon is ``below`` up to a noise of ``at``, and 0.9 from there on."""
+    return Priced(lambda noise: below if noise < at else 0.9, lambda noise: 1 / noise)
 
 
 @pytest.mark.parametrize("rough_error", [-0.2, -0.004, 0.0, 0.004, 0.2, 3.0])
@@ -44,40 +58,17 @@ class Priced:
 @pytest.mark.parametrize("wave", [0.0, 1e-5])
 def test_a_rough_price_only_says_where_to_begin(level: float, rough_error: float, wave: float) -> None:
     """Least noises next to powers of ten, between which the search begins, and rough prices off to either side."""
-    accountant = Priced(level, rough_error, wave=wave)
+    accountant = falling(level, rough_error, wave)
     found = calibrate_noise(Gaussian, 1.0, 1e-5, accountant, ADD_REMOVE)
     assert found.epsilon == accountant.epsilon(found.event, 1e-5, ADD_REMOVE)
     assert 0.995 <= found.epsilon <= 1.0
     assert found.noise_multiplier == pytest.approx(level, rel=1e-3)
 
 
-@dataclass
-class Stepped:
-    """Epsilon is ``below`` up to a noise of ``at``, and 0.9 from there on; counts what it is asked."""
-
-    at: float
-    below: float
-    asked: int = 0
-    name: str = "stepped"
-    is_upper_bound: bool = True
-    note: str = ""
-
-    def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
-        assert isinstance(event, Gaussian)
-        self.asked += 1
-        return self.below if event.noise_multiplier < self.at else 0.9
-
-    def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
-        raise NotImplementedError
-
-    def rough(self) -> Accountant:
-        return Priced(1.0)
-
-
 @pytest.mark.parametrize("below", [1.1, math.inf])
 @pytest.mark.parametrize("at", [2e-3, 0.37, 1.0, 52.0, 9e8])
 def test_a_price_that_jumps_is_met_behind_the_jump(at: float, below: float) -> None:
-    accountant = Stepped(at, below)
+    accountant = stepped(at, below)
     found = calibrate_noise(Gaussian, 1.0, 1e-5, accountant, ADD_REMOVE)
     assert at <= found.noise_multiplier <= at * 1.001
     assert accountant.asked < 60
@@ -85,13 +76,12 @@ def test_a_price_that_jumps_is_met_behind_the_jump(at: float, below: float) -> N
 
 @pytest.mark.parametrize("free", [1e-4, 1e-3])
 def test_the_least_noise_is_enough_where_nothing_is_at_stake(free: float) -> None:
-    accountant = Stepped(free, 1.1)
-    assert calibrate_noise(Gaussian, 1.0, 1e-5, accountant, ADD_REMOVE).noise_multiplier == 1e-3
+    assert calibrate_noise(Gaussian, 1.0, 1e-5, stepped(free, 1.1), ADD_REMOVE).noise_multiplier == 1e-3
 
 
 def test_a_target_that_no_noise_meets_is_refused_whatever_the_rough_price() -> None:
     with refuses("epsilon"):
-        calibrate_noise(Gaussian, 1.0, 1e-5, Priced(1.0, -0.5, least=1.0), ADD_REMOVE)
+        calibrate_noise(Gaussian, 1.0, 1e-5, falling(1.0, -0.5, least=1.0), ADD_REMOVE)
 
 
 @pytest.mark.parametrize("records", [5452, 6920, 7000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -24,7 +25,6 @@ from privmix.accounting import (
     poisoning_gain_bound,
     poisoning_success_bound,
 )
-from privmix.errors import InvalidInput
 from tests.refusals import refuses
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
@@ -46,15 +46,15 @@ def worst_mechanism(epsilon: float, delta: float, start: float, steps: int) -> l
     return law
 
 
-CASES = [
-    (ADD_REMOVE, "changed", 2),
-    (ADD_REMOVE, "inserted", 1),
-    (ADD_REMOVE, "deleted", 1),
-    (REPLACE_ONE, "changed", 1),
-]
-
-
-@pytest.mark.parametrize(("adjacency", "poisoning", "steps"), CASES)
+@pytest.mark.parametrize(
+    ("adjacency", "poisoning", "steps"),
+    [
+        (ADD_REMOVE, "changed", 2),
+        (ADD_REMOVE, "inserted", 1),
+        (ADD_REMOVE, "deleted", 1),
+        (REPLACE_ONE, "changed", 1),
+    ],
+)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 0.0), (0.2, 0.01), (1e-7, 0.02)])
 def test_bounds_are_attained_by_a_mechanism_with_the_guarantee(
     adjacency: Adjacency, poisoning: str, steps: int, epsilon: float, delta: float
@@ -112,13 +112,6 @@ def test_one_guarantee_bounds_rare_and_likely_success_in_one_go() -> None:
         assert found <= min(gain, 1 - cost) * (1 + 1e-12)
     assert found < 0.999 * min(gain, 1 - cost)
     assert NeighbourCurve.of_point(epsilon, delta, ADD_REMOVE).success(0.05, 12, "inserted") == pytest.approx(found)
-
-
-def test_success_is_bounded_from_both_sides() -> None:
-    """Rare successes are bounded by the gain, likely ones by what is left of the cost."""
-    assert poisoning_success_bound(0.5, 0.0, 1, 0.01) == pytest.approx(0.01 * math.exp(1.0))
-    assert poisoning_success_bound(0.5, 0.0, 1, 0.9) == pytest.approx(1 - 0.1 * math.exp(-1.0))
-    assert poisoning_success_bound(2.0, 0.0, 1, 0.9) < 1
 
 
 @pytest.mark.parametrize(("poisoning", "moved"), [("inserted", 1), ("deleted", 1), ("changed", 2)])
@@ -191,24 +184,20 @@ def test_a_line_says_what_it_rests_on_and_rounds_up() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    curve = NeighbourCurve.of_point(1.0, 0.0, REPLACE_ONE)
-    for field, call in {
-        "poisoning": lambda: curve.success(0.1, 1, "inserted"),
-        "poisoned": lambda: curve.success(0.1, -1),
-        "clean_success": lambda: curve.success_by_points(1.1, 1),
-        "delta": lambda: NeighbourCurve.of_point(1.0, 2.0, REPLACE_ONE),
-        "confidence": lambda: CertifiedLine.of(curve, 0.1, 1, confidence=1.0),
-    }.items():
-        with pytest.raises(InvalidInput, match=field):
+    curve, swapped = NeighbourCurve.of_point(1.0, 0.0, REPLACE_ONE), {"adjacency": REPLACE_ONE, "poisoning": "inserted"}
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("poisoning", lambda: curve.success(0.1, 1, "inserted")),
+        ("poisoned", lambda: curve.success(0.1, -1)),
+        ("clean_success", lambda: curve.success_by_points(1.1, 1)),
+        ("delta", lambda: NeighbourCurve.of_point(1.0, 2.0, REPLACE_ONE)),
+        ("confidence", lambda: CertifiedLine.of(curve, 0.1, 1, confidence=1.0)),
+        ("poisoning", lambda: poisoning_cost_bound(1.0, 0.0, 1, 1.0, 1.0, **swapped)),  # type: ignore[arg-type]
+        ("epsilon", lambda: poisoning_cost_bound(math.inf, 0.0, 1, 1.0, 1.0)),
+        ("poisoned", lambda: poisoning_gain_bound(1.0, 0.0, -1, 1.0, 1.0)),
+        ("clean_gain", lambda: poisoning_gain_bound(1.0, 0.0, 1, 2.0, 1.0)),
+        ("clean_success", lambda: poisoning_success_bound(1.0, 0.0, 1, 1.5)),
+        ("poisoning", lambda: poisoning_success_bound(1.0, 0.0, 1, 0.5, poisoning="renamed")),
+    ]
+    for field, call in calls:
+        with refuses(field):
             call()
-    for field, call in {
-        "poisoning": lambda: poisoning_cost_bound(1.0, 0.0, 1, 1.0, 1.0, adjacency=REPLACE_ONE, poisoning="inserted"),
-        "epsilon": lambda: poisoning_cost_bound(math.inf, 0.0, 1, 1.0, 1.0),
-        "poisoned": lambda: poisoning_gain_bound(1.0, 0.0, -1, 1.0, 1.0),
-        "clean_gain": lambda: poisoning_gain_bound(1.0, 0.0, 1, 2.0, 1.0),
-        "clean_success": lambda: poisoning_success_bound(1.0, 0.0, 1, 1.5),
-    }.items():
-        with pytest.raises(InvalidInput, match=field):
-            call()
-    with refuses("poisoning"):
-        poisoning_success_bound(1.0, 0.0, 1, 0.5, poisoning="renamed")

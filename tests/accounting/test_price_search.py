@@ -28,6 +28,7 @@ from privmix.planning import ReleaseConfig
 from privmix.plans.registry import all_designs
 from privmix.training.plan import plan_training
 from tests.accounting.exact import NoReference, deltas
+from tests.accounting.test_spreads import exact_delta
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 FILES = ("references.json", "references_sparse.json")
@@ -44,7 +45,7 @@ def check(event: Event, adjacency: Adjacency, delta: float, priced: float) -> No
         by_steps, by_pairs = (bound.epsilon(delta) for bound in loss.bounds)
         assert priced == min(by_steps, by_pairs)
         priced = by_pairs
-    here, there = deltas(event, adjacency, (priced, priced / 1.01), delta).deltas
+    here, there = deltas(event, adjacency, (priced, priced / 1.01), delta)
     # References leave out a millionth.
     assert here <= delta * (1 + 5e-6)
     assert there >= delta or here >= 0.99 * delta
@@ -60,10 +61,10 @@ def test_references_agree_with_sixty_digits() -> None:
             continue
         query = ClusterSampled(cluster, rate, Gaussian(noise)) if cluster < 1 else PoissonSampled(rate, Gaussian(noise))
         try:
-            found = deltas(Repeated(query, int(case["runs"])), ADD_REMOVE, (exact,), delta)
+            (found,) = deltas(Repeated(query, int(case["runs"])), ADD_REMOVE, (exact,), delta)
         except NoReference:
             continue
-        assert found.deltas[0] == pytest.approx(delta, rel=1e-5)
+        assert found == pytest.approx(delta, rel=1e-5)
         known += 1
     assert known >= 20
 
@@ -85,18 +86,12 @@ def test_references_agree_with_one_query_in_closed_form() -> None:
         exact, _ = integrate.quad(
             lambda loss, at=at: stats.norm.pdf(loss, mu**2 / 2, mu) * one(at - loss), -4, 5, points=[at], epsabs=1e-13
         )
-        assert deltas(event, REPLACE_ONE, (at,), exact).deltas[0] == pytest.approx(exact, rel=1e-6)
+        assert deltas(event, REPLACE_ONE, (at,), exact) == pytest.approx((exact,), rel=1e-6)
 
 
 def test_references_agree_with_chi_squared() -> None:
-    rows, noise, at = 60, 5.0, 1.0
-    ratio = 1 + noise**-2
-    threshold = 2 * (at + rows / 2 * math.log(ratio)) / (1 - 1 / ratio)
-    remove = stats.chi2.sf(threshold / ratio, rows) - math.exp(at) * stats.chi2.sf(threshold, rows)
-    threshold = 2 * (rows / 2 * math.log(ratio) - at) / (1 - 1 / ratio)
-    add = stats.chi2.cdf(threshold, rows) - math.exp(at) * stats.chi2.cdf(threshold / ratio, rows)
-    found = deltas(Repeated(NormalWeighted(Gaussian(noise)), rows), ADD_REMOVE, (at,), 1e-5)
-    assert found.deltas[0] == pytest.approx(max(remove, add), rel=1e-6)
+    found = deltas(Repeated(NormalWeighted(Gaussian(5.0)), 60), ADD_REMOVE, (1.0,), 1e-5)
+    assert found == pytest.approx((exact_delta(60, 5.0, 1.0),), rel=1e-6)
 
 
 def test_references_agree_with_a_count_of_the_samples_with_the_record() -> None:
@@ -116,7 +111,7 @@ def test_references_agree_with_a_count_of_the_samples_with_the_record() -> None:
     none = math.exp(runs * math.log1p(-seldom))
     expected = none * (runs * one / (1 - seldom) + runs * (runs - 1) / 2 * two / (1 - seldom) ** 2)
     event = Repeated(PoissonSampled(rate, Gaussian(noise)), runs)
-    assert deltas(event, ADD_REMOVE, (epsilon,), expected).deltas[0] == pytest.approx(expected, rel=5e-6)
+    assert deltas(event, ADD_REMOVE, (epsilon,), expected) == pytest.approx((expected,), rel=5e-6)
 
 
 # Random allocation is held against attacks and quadrature, in test_allocation.py.
@@ -153,14 +148,11 @@ def test_random_events_cost_what_they_do(number: int) -> None:
     noise = max(0.45, rate * math.sqrt(rows) * math.exp(rng.uniform(-1, 2)))
     delta, query = 10 ** rng.uniform(-12, -3), Gaussian(noise)
     kind = number % 4
-    main: Event = (
-        PoissonSampled(rate, query),
-        ClusterSampled(math.sqrt(rate), math.sqrt(rate), query),
-        FixedSizeSampled(10**6, max(1, round(1e6 * rate)), query),
-        PoissonSampled(rate, query),
-    )[kind]
+    poisson = PoissonSampled(rate, query)
+    cluster = ClusterSampled(math.sqrt(rate), math.sqrt(rate), query)
+    fixed = FixedSizeSampled(10**6, max(1, round(1e6 * rate)), query)
     adjacency = REPLACE_ONE if kind >= 2 else ADD_REMOVE
-    event: Event = Repeated(main, rows)
+    event: Event = Repeated((poisson, cluster, fixed, poisson)[kind], rows)
     if rng.random() < 0.5:
         event = Composed((Gaussian(20.0), event))
     priced = epsilon(event, delta, adjacency=adjacency).epsilon

@@ -10,7 +10,6 @@ import pytest
 from privmix.accounting import Bounded, Composed, Gaussian, epsilon
 from privmix.accounting.pricing import COUNT_SHARE, budget_after_count, count_noise
 from privmix.planning import ReleaseConfig
-from privmix.releases.certificate import make_certificate
 from tests.refusals import refuses
 
 CONFIG = ReleaseConfig(records=5000, dim=8, classes=("no", "yes"))
@@ -52,15 +51,6 @@ def test_with_a_private_count_the_curve_is_the_guarantee_alone() -> None:
     assert free.curve([1.0], (1.0, DELTA))[0] <= DELTA * (1 + 1e-6)
 
 
-def test_the_certificate_states_the_budget_whatever_the_answer() -> None:
-    for records in (1000, 100_000):
-        plan = counted(records=records, rows=10, mixup_degree=16).calibrate(1.0, DELTA)
-        certificate = make_certificate(
-            plan, extractor={"name": "identity"}, input_shape=(8,), insecure_seed=False, files=[]
-        )
-        assert certificate["guarantee"]["epsilon"] == 1.0
-
-
 def test_what_the_ledger_is_charged_covers_whatever_was_planned() -> None:
     noise = count_noise(1.0, DELTA)
     rest = Bounded(*budget_after_count(noise, 1.0, DELTA))
@@ -74,12 +64,10 @@ def test_what_the_ledger_is_charged_covers_whatever_was_planned() -> None:
             )
 
 
-def test_designs_that_need_the_count_take_no_estimate() -> None:
+def test_what_takes_no_estimate_is_refused() -> None:
+    """Designs that need the count, and a count that costs all."""
     for design in ("fixed", "random-weight"):
         with refuses("design"):
             counted(design=design)
-
-
-def test_a_count_that_costs_all_is_refused() -> None:
     with refuses("epsilon"):
         replace(CONFIG, records_noise_multiplier=1.0).calibrate(0.5, DELTA)

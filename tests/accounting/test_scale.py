@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import fft, stats
 from scipy.special import ndtr
 
 from privmix.accounting import Adjacency, ClusterSampled, Composed, Event, Gaussian, PoissonSampled, Repeated, calibrate
@@ -77,9 +77,8 @@ def test_a_split_loss_dominates_the_whole_one() -> None:
     coarse = compose([(query.pmf(log_tail, step, False), 4096)], 1.0, -2000, 2**14, 2.0, 0.0)
     for epsilon in (0.5, 2.0, 5.0):
         exact, allowance = whole.delta(epsilon)
-        assert (
-            exact - 2 * allowance - 1e-4 * exact <= split.delta(epsilon)[0] <= exact * 1.01 < coarse.delta(epsilon)[0]
-        )
+        found = split.delta(epsilon)[0]
+        assert exact - 2 * allowance - 1e-4 * exact <= found <= exact * 1.01 < coarse.delta(epsilon)[0]
 
 
 def test_blocks_stay_above_their_exact_law() -> None:
@@ -104,19 +103,6 @@ def test_blocks_stay_above_their_exact_law() -> None:
 def test_plain_queries_against_sixty_digits(noise: float, runs: int, delta: float) -> None:
     exact = exact_gaussian(noise / math.sqrt(runs), delta)
     assert exact * (1 - 1e-10) <= PLD.epsilon(Repeated(Gaussian(noise), runs), delta, ADD_REMOVE) <= 1.002 * exact
-
-
-@pytest.mark.parametrize(
-    ("rate", "s", "runs", "delta", "most"),
-    [
-        (1e-6, 0.8, 10**6, 1e-10, 0.0105),
-        (6.4e-4, 1.0, 10**5, 1e-12, 1.83),
-        (1e-3, 3.0, 10**6, 1e-11, 2.21),
-        (1e-9, 0.35, 10**9, 1e-9, 5.0),
-    ],
-)
-def test_small_deltas_have_finite_prices(rate: float, s: float, runs: int, delta: float, most: float) -> None:
-    assert 0 < PLD.epsilon(poisson(rate, s, runs), delta, ADD_REMOVE) <= most
 
 
 def test_binomial_divergence_is_bounded_from_above_and_closely() -> None:
@@ -199,8 +185,6 @@ def test_error_function_is_as_accurate_as_the_proof_assumes() -> None:
 
 
 def test_transform_is_as_accurate_as_the_proof_assumes() -> None:
-    from scipy import fft
-
     rng = np.random.default_rng(0)
     for levels in (6, 12, 18):
         x = rng.standard_normal(2**levels)
@@ -211,10 +195,8 @@ def test_transform_is_as_accurate_as_the_proof_assumes() -> None:
 
 
 def test_normal_law_bounds_a_gaussian_loss() -> None:
-    atoms = pair_atoms(
-        SampledPair(GaussianNoise(100.0), 1.0), SampledPair(GaussianNoise(100.0), 1.0).points(-60, 3_001, False), False
-    )
-    cumulants = Cumulants([(atoms, 10_000)])
+    pair = SampledPair(GaussianNoise(100.0), 1.0)
+    cumulants = Cumulants([(pair_atoms(pair, pair.points(-60, 3_001, False), False), 10_000)])
     tilted = cumulants.at(cumulants.tilt_for(4.0))
     with mp.workdps(40):
         exact = float(mp.log(mp.ncdf(mp.mpf(-3.5)) - mp.exp(4) * mp.ncdf(mp.mpf(-4.5))))
