@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -70,20 +72,20 @@ def test_cards_state_the_guarantee_to_programs(folder: Path) -> None:
     assert own == {"license": "other", "license_name": "My own licence"}
 
 
-@pytest.mark.parametrize("edit", ["licence", "words", "card"])
-def test_words_are_part_of_what_verification_hashes(folder: Path, tmp_path: Path, edit: str) -> None:
-    import shutil
-
+@pytest.mark.parametrize(
+    ("name", "word", "refused"),
+    [
+        ("LICENSE.txt", "Use", r"LICENSE\.txt"),
+        ("README.md", "Elsewhere", r"README\.md"),
+        ("certificate.json", "Elsewhere", "content_sha256"),
+    ],
+)
+def test_words_are_part_of_what_verification_hashes(
+    folder: Path, tmp_path: Path, name: str, word: str, refused: str
+) -> None:
     copy = Path(shutil.copytree(folder, tmp_path / "REL"))
-    if edit == "licence":
-        (copy / "LICENSE.txt").write_text("Do as you like.\n")
-    elif edit == "card":
-        (copy / "README.md").write_text((copy / "README.md").read_text().replace("Elsewhere", "Nowhere"))
-    else:
-        content = json.loads((copy / "certificate.json").read_text())
-        content["about"]["owner"] = "Somebody else"
-        (copy / "certificate.json").write_text(json.dumps(content, indent=2) + "\n")
-    with pytest.raises(pm.InvalidInput, match=r"LICENSE\.txt|README\.md|content_sha256"):
+    (copy / name).write_text((copy / name).read_text().replace(word, "Nowhere"))
+    with pytest.raises(pm.InvalidInput, match=refused):
         verify_release(copy)
 
 
@@ -107,12 +109,8 @@ def test_other_files_are_refused(tmp_path: Path, text: str, field: str) -> None:
 
 def test_a_run_goes_on_with_its_own_words_and_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {**WISHES, "out": tmp_path / "REL"}
-
-    def stop(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr("privmix.releases.run.data_card", stop)
+        patch.setattr("privmix.releases.run.data_card", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             pm.release((X, Y), **given, metadata={"title": "Visits", "date": "2025-12-31"})
     with refuses("`resume` with about.title"):
@@ -122,24 +120,8 @@ def test_a_run_goes_on_with_its_own_words_and_day(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"title": ""},
-        {"title": "a\nb"},
-        {"owner": "x" * 201},
-        {"contact": "\x1b[2J"},
-        {"purpose": " "},
-        {"date": "1/2/26"},
-    ],
+    "wrong", [{}, [], {"titel": "x"}, {"licence_file": "/etc/passwd"}, {"title": 3}, {"contact": "\x1b[2J"}]
 )
-def test_words_that_could_look_like_something_else_are_refused(wrong: dict[str, str]) -> None:
-    with pytest.raises(pm.InvalidInput):
-        About(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(pm.InvalidInput):
-        check_about("about", wrong)
-
-
-@pytest.mark.parametrize("wrong", [{}, [], {"titel": "x"}, {"licence_file": "/etc/passwd"}, {"title": 3}])
 def test_what_a_certificate_may_not_say(wrong: Any) -> None:
     with pytest.raises(pm.InvalidInput):
         check_about("about", wrong)

@@ -45,6 +45,9 @@ WIDER: dict[str, tuple[type[CommonFields], type[CommonFields], Callable[[Certifi
 }
 
 
+every_kind = pytest.mark.parametrize("name", WIDER)
+
+
 @pytest.fixture
 def later_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A privmix whose certificates have a field more."""
@@ -56,37 +59,33 @@ def edited(name: str, **changes: Any) -> bytes:
     return json.dumps({**content, "content_sha256": content_hash(content)}).encode()
 
 
-@pytest.mark.parametrize("name", WIDER)
+def reread(name: str, kind: type[CommonFields]) -> Certificate:
+    """What was written before, read and verified byte for byte."""
+    content = (OLDER / f"{name}-4.json").read_bytes()
+    found = parse_certificate(content, kind)
+    assert found.to_bytes() == content
+    WIDER[name][2](found)
+    return found
+
+
+@every_kind
 def test_what_was_written_before_is_read_and_verified_byte_for_byte(name: str) -> None:
-    kind, _, verify = WIDER[name]
-    content = (OLDER / f"{name}-4.json").read_bytes()
-    found = parse_certificate(content, kind)
-    assert found.to_bytes() == content
-    verify(found)
+    reread(name, WIDER[name][0])
 
 
-@pytest.mark.parametrize("name", WIDER)
+@every_kind
 @pytest.mark.usefixtures("later_version")
-def test_a_new_field_leaves_older_certificates_as_they_are(name: str) -> None:
+def test_a_new_field_leaves_older_certificates_as_they_are_and_is_read_in_its_version(name: str) -> None:
     _, kind, verify = WIDER[name]
-    content = (OLDER / f"{name}-4.json").read_bytes()
-    found = parse_certificate(content, kind)
-    assert found.to_bytes() == content
-    assert found["unit"] == "record", "what certificates without a unit mean"
-    assert "unit" not in found.to_dict()
-    verify(found)
-
-
-@pytest.mark.parametrize("name", WIDER)
-@pytest.mark.usefixtures("later_version")
-def test_a_new_field_is_read_in_its_version(name: str) -> None:
-    _, kind, verify = WIDER[name]
+    older = reread(name, kind)
+    assert older["unit"] == "record", "what certificates without a unit mean"
+    assert "unit" not in older.to_dict()
     found = parse_certificate(edited(name, schema_version=NEXT, unit="person"), kind)
     assert found["unit"] == "person"
     verify(found)
 
 
-@pytest.mark.parametrize("name", WIDER)
+@every_kind
 @pytest.mark.usefixtures("later_version")
 @pytest.mark.parametrize(
     ("changes", "said"),
@@ -104,11 +103,10 @@ def test_fields_belong_to_versions(name: str, changes: dict[str, Any], said: str
 
 
 @pytest.mark.parametrize("kind", [ReleaseFields, ModelFields, CommonFields])
-@pytest.mark.parametrize("name", WIDER)
+@every_kind
 def test_a_certificate_of_the_future_is_refused_in_these_words(name: str, kind: type[CommonFields]) -> None:
-    with pytest.raises(
-        InvalidInput, match=f"written by a newer privmix, version {NEXT}; this one reads up to {NEXT - 1}"
-    ):
+    words = f"written by a newer privmix, version {NEXT}; this one reads up to {NEXT - 1}"
+    with pytest.raises(InvalidInput, match=words):
         parse_certificate(edited(name, schema_version=NEXT, unit="person"), kind)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any, get_type_hints
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from privmix.planning import ReleaseConfig, predict_accuracy
 from privmix.plans.design import Design
 from privmix.plans.named import plan_from_dict
 from privmix.plans.registry import Deferred, all_designs, behind, design_named, made_by, register
-from privmix.plans.rows import ReleasePlan, RowDesign
+from privmix.plans.rows import RowDesign
 from privmix.publication.second_moments import RELEASED_AS, Released
 from privmix.releases.api import release_to_folder
 from privmix.releases.folder import load_release
@@ -38,14 +39,14 @@ from privmix.research.rivals.embedding.feature_maps import FEATURE_MAP, FeatureM
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options
 
 RECORDS, DIM = 80, 4
-# What every design leads to, and what it leads to where it has need of it; with what is returned behind it.
-NEEDED: dict[Deferred[Any], Any] = {
+# What every design leads to, the last one where it has need of it; with what is returned behind it.
+DOORS: dict[Deferred[Any], Any] = {
     ROW_LAW: RowLaw,
     WORST_CASE: WorstCase,
     NOISES: Iterator[PureNoise],
     MOVED: list[QuerySensitivity],
+    BESIDE_TESTS: list[NoiseTest],
 }
-OPTIONAL: dict[Deferred[Any], Any] = {BESIDE_TESTS: list[NoiseTest]}
 every_design = pytest.mark.parametrize("choices", EVERY_DESIGN, ids=design_name)
 every_kind = pytest.mark.parametrize("kind", all_designs(), ids=lambda kind: kind.name)
 
@@ -57,16 +58,10 @@ def config_of(choices: dict[str, Any]) -> ReleaseConfig:
 
 def write(folder: Path, choices: dict[str, Any], *, resume: bool = False, progress: Any = None) -> None:
     plan = config_of(choices).with_noise(2.0, 4.0).priced(1e-3)
-    release_to_folder(
-        plan,
-        make_records(RECORDS, DIM),
-        None if resume else SecretStreams.from_seed(3),
-        folder,
-        extractor={"name": "identity"},
-        input_shape=(DIM,),
-        resume=resume,
-        progress=progress,
-    )
+    facts = {"extractor": {"name": "identity"}, "input_shape": (DIM,)}
+    streams = None if resume else SecretStreams.from_seed(3)
+    records = make_records(RECORDS, DIM)
+    release_to_folder(plan, records, streams, folder, resume=resume, progress=progress, **facts)
 
 
 def test_every_design_is_among_the_cases() -> None:
@@ -89,27 +84,25 @@ def test_its_doors_lead_to_what_they_say(kind: type[Design[Any]]) -> None:
     assert kind.engines
     for said in kind.engines.values():
         assert issubclass(behind(kind, "engines", said), Engine)
-    for door, returned in {**NEEDED, **OPTIONAL}.items():
-        if door in OPTIONAL and not door.is_in(kind):
-            assert door is not BESIDE_TESTS or not kind.released
+    for door, returned in DOORS.items():
+        if door is BESIDE_TESTS and not door.is_in(kind):
+            assert not kind.released
             continue
-        found = door.of(kind)
         # Made for plans of this very design.
-        hints = get_type_hints(found)
+        hints = get_type_hints(door.of(kind))
         assert issubclass(kind.plan_type, hints["plan"]), door
-        returns = hints["return"]
-        assert returns == returned or issubclass(returns, returned), door
+        assert hints["return"] == returned or issubclass(hints["return"], returned), door
     if RELEASED_AS.is_in(kind):
         assert issubclass(RELEASED_AS.of(kind), Released)
     if FEATURE_MAP.is_in(kind):
         assert issubclass(FEATURE_MAP.of(kind), FeatureMap)
     # No attribute leads anywhere that is not looked at here.
-    known = {door.name for door in (*NEEDED, *OPTIONAL, RELEASED_AS, FEATURE_MAP)}
+    known = {door.name for door in (*DOORS, RELEASED_AS, FEATURE_MAP)}
     leads = {name for name in dir(kind) if re.fullmatch(r"[\w.]+:\w+", str(getattr(kind, name, "")))}
     assert leads <= known
 
 
-@pytest.mark.parametrize("door", [*NEEDED, *OPTIONAL, RELEASED_AS, FEATURE_MAP], ids=lambda door: door.name)
+@pytest.mark.parametrize("door", [*DOORS, RELEASED_AS, FEATURE_MAP], ids=lambda door: door.name)
 def test_a_door_that_is_missing_or_leads_nowhere(door: Deferred[Any]) -> None:
     bare: type[Design[Any]] = type("Bare", (Design,), {"name": "bare"})
     with pytest.raises(InvalidInput, match=f"bare.*{door.name}"):
@@ -148,12 +141,8 @@ def test_it_plans_and_prices(choices: dict[str, Any]) -> None:
 @every_design
 def test_it_releases_resumes_verifies_and_fits(choices: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path / "whole", choices)
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        write(tmp_path / "resumed", choices, progress=stop)
+        write(tmp_path / "resumed", choices, progress=Mock(side_effect=KeyboardInterrupt))
     write(tmp_path / "resumed", choices, resume=True)
     for file in [*(tmp_path / "whole").glob("*.safetensors"), *(tmp_path / "whole").glob("data/*")]:
         own = tmp_path / "resumed" / file.relative_to(tmp_path / "whole")
@@ -170,16 +159,16 @@ def test_it_releases_resumes_verifies_and_fits(choices: dict[str, Any], tmp_path
 @every_design
 def test_the_planner_can_judge_it(choices: dict[str, Any]) -> None:
     config = config_of(choices)
-    plan = config.with_noise(1.0, 4.0)
-    rng = np.random.default_rng(0)
-    if made_by(plan).trials(config):
-        assert 0 <= predict_accuracy(plan, DataModel.declared(DIM, len(CLASSES), rng), draws=1).accuracy <= 1
-    assert made_by(plan).agrees(plan, {**config.design.settings()})
-    assert not made_by(plan).agrees(plan, {**config.design.settings(), "design": "another"})
+    plan, kind = config.with_noise(1.0, 4.0), type(config.design)
+    model = DataModel.declared(DIM, len(CLASSES), np.random.default_rng(0))
+    if kind.trials(config):
+        assert 0 <= predict_accuracy(plan, model, draws=1).accuracy <= 1
+    assert kind.agrees(plan, config.design.settings())
+    assert not kind.agrees(plan, {**config.design.settings(), "design": "another"})
     for name, values in config.design.ranges().items():
-        assert all(type(config.design)(**{name: value}) for value in values)
-    for name, design in made_by(plan).trials(config):
-        assert name in made_by(plan).labels
+        assert all(kind(**{name: value}) for value in values)
+    for name, design in kind.trials(config):
+        assert name in kind.labels
         design.check(config)
         assert set(design.settings()) - {"design"} <= {option.name for option in design.options()}
 
@@ -190,19 +179,19 @@ def test_the_planner_can_judge_it(choices: dict[str, Any]) -> None:
 def test_rows_hold_what_the_design_says(choices: dict[str, Any]) -> None:
     """Its own account of rows and classes is that of the rows it draws."""
     plan = config_of({**choices, "rows": 900}).with_noise(1.0, 4.0)
-    assert isinstance(plan, ReleasePlan)
+    kind = made_by(plan)
     labels = np.arange(RECORDS) % len(CLASSES)
     drawn = plan.sampler.draw(SecretStreams.from_seed(0), 0, 0, labels)
     row = np.repeat(np.arange(plan.rows), drawn.counts)
     held = np.zeros((plan.rows, len(CLASSES)), int)
     np.add.at(held, (row, labels[drawn.indices]), 1)
-    assert np.bincount(drawn.indices).max() <= made_by(plan).rows_touched(plan)
+    assert np.bincount(drawn.indices).max() <= kind.rows_touched(plan)
     assert held.sum(axis=1).mean() == pytest.approx(plan.expected_members, rel=0.1)
     # A class that may be in a row has n/K records there, each with its rate.
-    share = made_by(plan).class_share(plan)
+    share = kind.class_share(plan)
     assert held.mean(axis=0) / (plan.record_rate * RECORDS / len(CLASSES)) == pytest.approx(share, rel=0.15)
-    if made_by(plan).averages:
-        counts = made_by(plan).label_counts(plan, np.bincount(labels), plan.rows, np.random.default_rng(0))
+    if kind.averages:
+        counts = kind.label_counts(plan, np.bincount(labels), plan.rows, np.random.default_rng(0))
         assert counts.mean(axis=0) == pytest.approx(held.mean(axis=0), rel=0.2)
 
 

@@ -27,9 +27,12 @@ from tests.releases.helpers import CLASSES, TARGET, make_plan, make_records, rel
 
 
 def moments_plan(dim: int = 7, records: int = 600, **choices: object) -> MomentsPlan:
-    plan = make_plan(records, dim, design="moments", **choices)
-    assert isinstance(plan, MomentsPlan)
-    return plan
+    return make_plan(records, dim, design="moments", **choices)
+
+
+def assert_same(one: SecondMoments, other: SecondMoments) -> None:
+    for name in ("second", "cross", "label_sums"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
 def sums_of(plan: MomentsPlan, records: PrivateRecords) -> tuple[NDArray[np.float64], ...]:
@@ -38,8 +41,7 @@ def sums_of(plan: MomentsPlan, records: PrivateRecords) -> tuple[NDArray[np.floa
     sums.add(RecordTransform(plan.clip_norm), records.features, records.labels)
     step, bound = 2.0**-plan.lattice_bits, plan.clip_norm
     lower = np.tril(sums._second) * step**2 * bound**2
-    offset = round(plan.label_offset / step)
-    one = round(1 / step)
+    offset, one = round(plan.label_offset / step), round(1 / step)
     cross = sums._class_sums.T * one - offset * sums._class_sums.sum(axis=0)[:, None]
     counts = sums._counts * one - offset * sums._counts.sum()
     return lower + np.tril(lower, -1).T, cross * step**2 * bound, counts * step
@@ -64,10 +66,7 @@ def test_block_size_and_order_change_no_bit(monkeypatch: pytest.MonkeyPatch, blo
     monkeypatch.setattr(moments_engine, "_RECORDS_AT_ONCE", block)
     order = np.random.default_rng(3).permutation(len(records.labels))
     again = release(plan, PrivateRecords(records.features[order], records.labels[order]))
-    assert whole.moments is not None
-    assert again.moments is not None
-    for name in ("second", "cross", "label_sums"):
-        np.testing.assert_array_equal(getattr(whole.moments, name), getattr(again.moments, name))
+    assert_same(whole.moments, again.moments)
     np.testing.assert_array_equal(whole.x, again.x)
 
 
@@ -81,8 +80,9 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, fewest: int, rea
         monkeypatch.setattr(moments_engine, name, value)
     threads = MomentsEngine(plan, records, SecretStreams.from_seed(2), workers=3)
     list(threads.rows())
-    for name in ("second", "cross", "label_sums"):
-        assert np.array_equal(getattr(whole.beside, name), getattr(threads.beside, name))
+    assert_same(whole.beside, threads.beside)
+    with pytest.raises(RuntimeError):
+        threads.rows()
 
 
 def test_panels_change_no_bit() -> None:
@@ -95,8 +95,8 @@ def test_panels_change_no_bit() -> None:
     )
     rows = [np.concatenate([block.x for block in engine.rows()]) for engine in (whole, parts)]
     assert np.array_equal(rows[0], rows[1])
-    for name in ("second", "cross", "label_sums"):
-        assert np.array_equal(getattr(whole.beside, name), getattr(parts.beside, name))
+    assert_same(whole.beside, parts.beside)
+    np.testing.assert_array_equal(whole.beside.second, whole.beside.second.T)
     in_panels = [MomentSums(plan, panel)._second.nbytes for panel in row_panels(300, 1)]
     assert max(in_panels) < MomentSums(plan)._second.nbytes / 2
 
@@ -122,16 +122,13 @@ def test_one_record_changes_each_part_by_at_most_its_bound(centre: str) -> None:
             # With the centre taken off already, what is left is a record clipped to the final bound.
             extra = PrivateRecords((size * rng.normal(size=(1, 7))).astype(np.float32), np.array([label]))
             second, cross, counts = sums_of(plain, extra)
-            bound = plan.final_clip_norm
-            assert np.linalg.norm(second) <= bound**2
-            assert np.linalg.norm(cross) <= bound * plain.label_norm
+            assert np.linalg.norm(second) <= plan.final_clip_norm**2
+            assert np.linalg.norm(cross) <= plan.final_clip_norm * plain.label_norm
             assert np.linalg.norm(counts) <= plain.label_norm * (1 + 1e-12)
 
 
 def unlabelled(dim: int = 7, **choices: Any) -> MomentsPlan:
-    plan = ReleaseConfig(600, dim, ALL_RECORDS, "moments", **choices).calibrate(*TARGET)
-    assert isinstance(plan, MomentsPlan)
-    return plan
+    return ReleaseConfig(600, dim, ALL_RECORDS, "moments", **choices).calibrate(*TARGET)
 
 
 @pytest.mark.parametrize("centre", ["none", "private"])
@@ -148,7 +145,6 @@ def test_labels_change_nothing_that_is_released_without_a_label() -> None:
     """Nor are there other numbers than X'X, its mean and rows of it."""
     plan, x = unlabelled(), make_records().features
     made = release(plan, PrivateRecords(x, np.zeros(len(x), np.int64)))
-    assert made.moments is not None
     assert not made.moments.cross.any()
     assert not made.moments.label_sums.any()
     assert (made.moments.noise_std_cross, made.moments.noise_std_counts) == (0, 0)
@@ -175,27 +171,8 @@ def test_other_designs_need_a_label(design: str) -> None:
     assert "moments" in caught.value.allowed
     with refuses("design"):
         replace(make_plan(design=design), classes=ALL_RECORDS)
-
-
-def test_one_class_has_no_other_name() -> None:
     with refuses("classes"):
         ReleaseConfig(600, 7, ("all",), "moments")
-
-
-def test_released_matrix_is_symmetric_with_one_draw_a_pair() -> None:
-    moments = release(moments_plan(dim=300), make_records(dim=300)).moments
-    assert moments is not None
-    np.testing.assert_array_equal(moments.second, moments.second.T)
-
-
-def test_a_key_gives_one_release_and_serves_one_run() -> None:
-    plan, records = moments_plan(), make_records()
-    np.testing.assert_array_equal(release(plan, records, 5).x, release(plan, records, 5).x)
-    streams = SecretStreams.from_seed(0)
-    engine = moments_engine.MomentsEngine(plan, records, streams)
-    list(engine.rows())
-    with pytest.raises(RuntimeError):
-        engine.rows()
 
 
 def test_too_many_records_for_exact_sums_are_refused() -> None:
@@ -213,37 +190,22 @@ def test_more_records_get_fewer_lattice_bits() -> None:
     assert config.lattice_bits == 15 > plan.lattice_bits >= 8
 
 
-@pytest.mark.parametrize(
-    ("change", "message"), [({"dim": 10_000}, "8192"), ({"design": "poisson"}, "design")], ids=["dim", "design"]
-)
-def test_plans_that_make_no_sense(change: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        replace(moments_plan(), **change)
-
-
-def exact_moments(n: int = 4000, noise: float = 0.0, seed: int = 0) -> tuple[SecondMoments, NDArray[np.float64]]:
-    """Moments of a known mixture with three classes in five dimensions, and its means."""
-    rng = np.random.default_rng(seed)
-    means = np.array([[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [-1, -1, 0, 0, 0]], np.float64)
-    y = np.repeat(np.arange(3), n // 3 + 1)[:n]
-    x = means[y] + rng.normal(0, [0.1, 0.2, 0.3, 0.4, 0.5], (n, 5))
-    onehot = np.eye(3)[y] - 1 / 3
-    gaps = rng.normal(0, noise, (5, 5))
-    second = x.T @ x + np.tril(gaps) + np.tril(gaps, -1).T
-    moments = SecondMoments(
-        second.astype(np.float32),
-        (x.T @ onehot).astype(np.float32),
-        onehot.sum(axis=0).astype(np.float32),
-        records=n,
-        noise_std_second=noise * math.sqrt(2),
-        noise_std_cross=0.0,
-        noise_std_counts=0.0,
-    )
-    return moments, means
+def test_plans_that_make_no_sense() -> None:
+    with pytest.raises(InvalidInput, match="8192"):
+        replace(moments_plan(), dim=10_000)
+    with refuses("design"):
+        replace(moments_plan(), design="poisson")
 
 
 def test_sampled_rows_have_the_released_moments() -> None:
-    moments, means = exact_moments()
+    """Of a known mixture with three classes in five dimensions."""
+    rng = np.random.default_rng(0)
+    means = np.array([[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [-1, -1, 0, 0, 0]], np.float64)
+    y = np.arange(4000) % 3
+    x = means[y] + rng.normal(0, [0.1, 0.2, 0.3, 0.4, 0.5], (4000, 5))
+    onehot = np.eye(3)[y] - 1 / 3
+    sums = (values.astype(np.float32) for values in (x.T @ x, x.T @ onehot, onehot.sum(axis=0)))
+    moments = SecondMoments(*sums, 4000, 0.0, 0.0, 0.0)
     x, y = sample_rows(moments, 1 / 3, 60_000, np.random.default_rng(1))
     labels = y.argmax(axis=1)
     for label in range(3):
@@ -265,16 +227,10 @@ def test_noise_is_shrunk_out_of_the_spectrum() -> None:
     signal[:3] = 1000.0, 500.0, 250.0
 
     def spectrum(matrix: NDArray[np.float64], std: float) -> NDArray[np.float64]:
-        empty = np.zeros((dim, 2), np.float32)
-        return (
-            SecondMoments(matrix.astype(np.float32), empty, np.zeros(2, np.float32), 100, std, 0.0, 0.0)
-            .spectrum()
-            .values
-        )
+        sums = matrix.astype(np.float32), np.zeros((dim, 2), np.float32), np.zeros(2, np.float32)
+        return SecondMoments(*sums, 100, std, 0.0, 0.0).spectrum().values
 
-    radius = 2 * deviation * math.sqrt(dim)
-    assert spectrum(noise, deviation * math.sqrt(2)).max() < 0.35 * radius  # unshrunk, it is the radius
-    np.testing.assert_allclose(
-        spectrum(np.diag(signal) + noise, deviation * math.sqrt(2))[-3:], [250, 500, 1000], rtol=0.12
-    )
+    radius, std = 2 * deviation * math.sqrt(dim), deviation * math.sqrt(2)
+    assert spectrum(noise, std).max() < 0.35 * radius  # unshrunk, it is the radius
+    np.testing.assert_allclose(spectrum(np.diag(signal) + noise, std)[-3:], [250, 500, 1000], rtol=0.12)
     np.testing.assert_allclose(spectrum(np.diag(signal), 0.0)[-3:], [250, 500, 1000], rtol=1e-5)

@@ -34,30 +34,29 @@ def two_class(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def load() -> None:
         # Two entry points name one module.
-        if "two_class" in sys.modules:
-            return
-        spec = util.spec_from_file_location("two_class", FILE)
-        assert spec is not None
-        assert spec.loader is not None
-        module = util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, "two_class", module)
-        spec.loader.exec_module(module)
+        if "two_class" not in sys.modules:
+            spec: Any = util.spec_from_file_location("two_class", FILE)
+            module = util.module_from_spec(spec)
+            monkeypatch.setitem(sys.modules, "two_class", module)
+            spec.loader.exec_module(module)
 
     for registry in (DESIGNS, LEARNERS):
         # Those of privmix's own files register once.
         registry.all()
         monkeypatch.setattr(registry, "_known", dict(registry._known))
         monkeypatch.setattr(registry, "_looked", False)
-    here = {
-        group: [SimpleNamespace(load=load, module="two_class")] for group in ("privmix.designs", "privmix.learners")
-    }
+    point = SimpleNamespace(load=load, module="two_class")
+    here = {"privmix.designs": [point], "privmix.learners": [point]}
     monkeypatch.setattr(_registry, "entry_points", lambda group: here.get(group, []))
 
 
 def test_it_keeps_the_contract(two_class: None, tmp_path: Path) -> None:
-    contract.test_it_says_what_it_is(design_named("two-class"))
-    contract.test_its_doors_lead_to_what_they_say(design_named("two-class"))
-    contract.test_options_of_other_designs_are_refused(design_named("two-class"))
+    """And the docs show this very file."""
+    assert f"```py\n{FILE.read_text()}```" in (DOCS / "extending.md").read_text()
+    kind = design_named("two-class")
+    contract.test_it_says_what_it_is(kind)
+    contract.test_its_doors_lead_to_what_they_say(kind)
+    contract.test_options_of_other_designs_are_refused(kind)
     contract.test_it_plans_and_prices(CHOICES)
     contract.test_it_releases_resumes_verifies_and_fits(CHOICES, tmp_path)
     contract.test_the_planner_can_judge_it(CHOICES)
@@ -84,8 +83,8 @@ def test_the_command_line_knows_it(two_class: None, tmp_path: Path, monkeypatch:
     # Pictures of an evaluation are drawn where one is.
     monkeypatch.chdir(tmp_path)
     records, folder = make_records(300, 5), str(tmp_path / "REL")
-    np.savez(tmp_path / "train.npz", x=records.features, y=records.labels)
-    np.savez(tmp_path / "test.npz", x=records.features, y=records.labels)
+    for split in ("train", "test"):
+        np.savez(tmp_path / f"{split}.npz", x=records.features, y=records.labels)
     data = ["--data", str(tmp_path), "--classes", ",".join(CLASSES)]
     options = ["--design", "two-class:mixup_degree=16"]
     budget = ["--epsilon", "8", "--delta", "1e-3"]
@@ -113,7 +112,3 @@ def test_the_command_line_knows_it(two_class: None, tmp_path: Path, monkeypatch:
     refused = privmix("release", *data, "--features", "identity", *other, *budget, "--out", "X")
     assert refused.code == 2
     assert "max_weight" in refused.err
-
-
-def test_the_docs_show_this_very_file() -> None:
-    assert f"```py\n{FILE.read_text()}```" in (DOCS / "extending.md").read_text()

@@ -27,18 +27,13 @@ RECORDS, DIM = 400, 6
 
 def make_plan(noise: float = 1.0, **choices: Any) -> ThreeStagePlan:
     plan = ReleaseConfig(**{"records": RECORDS, "dim": DIM, "classes": CLASSES, "design": "three-stage", **choices})
-    found = plan.with_noise(noise)
-    assert isinstance(found, ThreeStagePlan)
-    return found
+    return plan.with_noise(noise)
 
 
 def run(plan: ThreeStagePlan, records: PrivateRecords) -> tuple[ThreeStageMoments, ThreeStageEngine]:
     engine = ThreeStageEngine(plan, records, SecretStreams.from_seed(1), workers=1)
-    for _ in engine.rows():
-        pass
-    found = engine.beside
-    assert isinstance(found, ThreeStageMoments)
-    return found, engine
+    list(engine.rows())
+    return engine.beside, engine
 
 
 @pytest.mark.parametrize("share", [0.0, 0.65, 1.0])
@@ -98,32 +93,27 @@ def shaped(count: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64
     return x.astype(np.float32), y
 
 
-def released(seed: int, **choices: Any) -> ReleasedDataset:
-    x, y = shaped(6000, 0)
-    options = {"rows": 1, "design": "three-stage", **choices}
-    plan = ReleaseConfig(len(x), 4, ("flat", "tall", "far"), **options).calibrate(4.0, 1e-5)
-    return release(plan, PrivateRecords(x, y), seed)
+def released(design: str = "three-stage") -> ReleasedDataset:
+    plan = ReleaseConfig(6000, 4, ("flat", "tall", "far"), design, rows=1).calibrate(4.0, 1e-5)
+    return release(plan, PrivateRecords(*shaped(6000, 0)), 0)
 
 
 def test_few_records_of_classes_of_one_shape_show_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise is next to nothing: what 100 records of a class differ by in 12 directions is told from a shape, as it is
-    not where it is left out.
-    """
+    """Almost without noise: what 100 records of a class differ by in 12 directions is no shape, unless ignored."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 12)).astype(np.float32), np.arange(300) % 3
     options: dict[str, Any] = {"rows": 1, "clip_norm": 9.0, "design": "three-stage", "class_share": 0.4}
     plan = ReleaseConfig(300, 12, CLASSES, **options).calibrate(2000.0, 1e-5)
     made = release(plan, PrivateRecords(x, y), 0)
     found = np.linalg.norm(ThreeStageClassifier().fit(made).shapes_)
-    monkeypatch.setattr(
-        "privmix.designs.stages.learner.class_deviation", lambda moments, counts: np.full(len(counts), 1e-9)
-    )
+    ignored = "privmix.designs.stages.learner.class_deviation"
+    monkeypatch.setattr(ignored, lambda moments, counts: np.full(len(counts), 1e-9))
     assert found < 0.5 * np.linalg.norm(ThreeStageClassifier().fit(made).shapes_)
 
 
 def test_classes_of_one_mean_are_told_by_their_shapes(tmp_path: Path) -> None:
     test_x, test_y = shaped(3000, 1)
-    made = released(0)
+    made = released()
     model = ThreeStageClassifier().fit(made)
     linear = (TwoStageClassifier().fit(made).predict(test_x) == test_y).mean()
     predicted = model.predict(test_x)
@@ -136,10 +126,9 @@ def test_classes_of_one_mean_are_told_by_their_shapes(tmp_path: Path) -> None:
 
 
 def test_other_releases_and_numbers_that_are_none_are_refused() -> None:
-    made = released(0)
-    moments = made.beside
-    broken = replace(moments, class_within=np.full_like(moments.class_within, np.nan))
+    made = released()
+    broken = replace(made.beside, class_within=np.full_like(made.beside.class_within, np.nan))
     with refuses("released moments"):
         ThreeStageClassifier().fit(replace(made, beside=broken))
     with refuses("release"):
-        ThreeStageClassifier().fit(released(0, design="two-stage"))
+        ThreeStageClassifier().fit(released("two-stage"))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privmix.accounting import Composed, Gaussian
+from privmix.accounting import Gaussian
 from privmix.designs import TwoStagePlan
 from privmix.designs.stages import engine as two_stage_engine
 from privmix.designs.stages.engine import Scatter, TwoStageEngine
@@ -31,52 +31,36 @@ RECORDS, DIM = 400, 6
 
 def make_plan(noise: float = 1.0, **choices: Any) -> TwoStagePlan:
     plan = ReleaseConfig(**{"records": RECORDS, "dim": DIM, "classes": CLASSES, "design": "two-stage", **choices})
-    found = plan.with_noise(noise)
-    assert isinstance(found, TwoStagePlan)
-    return found
+    return plan.with_noise(noise)
 
 
 def run(plan: TwoStagePlan, records: PrivateRecords, seed: int = 1) -> tuple[TwoStageMoments, NDArray[np.float32]]:
     engine = TwoStageEngine(plan, records, SecretStreams.from_seed(seed), workers=1)
     rows = np.concatenate([block.x for block in engine.rows()])
-    found = engine.beside
-    assert isinstance(found, TwoStageMoments)
-    return found, rows
+    return engine.beside, rows
 
 
 def test_the_event_is_of_all_queries_at_their_own_noise() -> None:
     plan = make_plan(2.0)
-    event = plan.event
-    assert isinstance(event, Composed)
-    multipliers = [query.noise_multiplier for query in event.events if isinstance(query, Gaussian)]
-    assert len(multipliers) == len(event.events) == 4
+    multipliers = [query.noise_multiplier for query in plan.event.events if isinstance(query, Gaussian)]
+    assert len(multipliers) == len(plan.event.events) == 4
     assert sum(1 / s**2 for s in multipliers[1:]) == pytest.approx(1 / 4)
     joint = replace(plan, centre_noise_multiplier=None, residual_clip_norm=None).cost(1e-5).epsilon
     alone = ReleaseConfig(RECORDS, DIM, CLASSES, "moments", centre="none").with_noise(2.0).cost(1e-5).epsilon
     assert alone <= joint < alone * (1 + 1e-3)
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"first_share": 0.0}, "first_share"),
-        ({"first_share": 0.995}, "first_share"),
-        ({"directions": 0}, "directions"),
-        ({"whitening": 1.5}, "whitening"),
-        ({"clip_quantile": 1.0}, "clip_quantile"),
-        ({"channels": 4}, "channels"),
-    ],
-)
-def test_options_out_of_range_are_refused(options: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidInput, match=field):
+@pytest.mark.parametrize("options", [{"first_share": 0.0}, {"first_share": 0.995}, {"channels": 4}])
+def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(options))):
         make_plan(**options)
 
 
 def test_a_second_stage_without_noise_is_the_scatter_of_clipped_residuals() -> None:
     plan, records = make_plan(1e-5), make_records(RECORDS, DIM)
     engine = TwoStageEngine(plan, records, SecretStreams.from_seed(1), workers=1)
-    _ = list(engine.rows())
-    found: TwoStageMoments = engine.beside
+    list(engine.rows())
+    found = engine.beside
     z = engine.transform(records.features) / plan.final_clip_norm
     residuals = z @ found.directions.T - found.means[records.labels]
     sums = [plan.final_clip_norm * z[records.labels == label].sum(axis=0) for label in range(3)]
@@ -157,7 +141,6 @@ def test_it_teaches_more_than_its_first_stage_where_directions_decide() -> None:
         draws.append((((means[labels] + rng.normal(size=(count, dim)) * scale) / 4), labels))
     (x, y), (test_x, test_y) = draws
     plan = ReleaseConfig(count, dim, CLASSES, "two-stage", rows=1).calibrate(2.0, 1e-5)
-    assert isinstance(plan, TwoStagePlan)
     made = release(plan, PrivateRecords(x, y), 0)
     again = (TwoStageClassifier().fit(made).predict(test_x) == test_y).mean()
     once = (DiscriminantClassifier().fit(made).predict(test_x) == test_y).mean()
@@ -170,9 +153,8 @@ def test_channels_that_share_their_covariance_are_cleaned_together() -> None:
     channels, positions, count = 12, 10, 4000
     dim = channels * positions
     mix = np.kron(np.diag(np.linspace(1, 0.2, channels)), np.linalg.qr(rng.normal(size=(positions, positions)))[0])
-    x = (rng.normal(size=(count, dim)) @ (mix * np.tile(np.geomspace(1, 0.05, positions), channels)).T).astype(
-        np.float32
-    )
+    mix *= np.tile(np.geomspace(1, 0.05, positions), channels)
+    x = (rng.normal(size=(count, dim)) @ mix.T).astype(np.float32)
     records = PrivateRecords(x / 8, rng.integers(0, 3, count))
     true = x.T @ x / count / 64
     angles = {}
