@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,12 +89,8 @@ def parts_of(event: Event, adjacency: Adjacency, runs: int = 1) -> tuple[float, 
         case Repeated(inner, count):
             return parts_of(inner, adjacency, runs * count)
         case Composed(events):
-            found = [parts_of(one, adjacency, runs) for one in events]
-            return (
-                math.fsum(one[0] for one in found),
-                [part for one in found for part in one[1]],
-                [part for one in found for part in one[2]],
-            )
+            squares, sampled, spread = zip(*(parts_of(one, adjacency, runs) for one in events), strict=True)
+            return math.fsum(squares), list(chain(*sampled)), list(chain(*spread))
         case Gaussian(noise):
             return runs * (shift / noise) ** 2, [], []
         case NormalWeighted(Gaussian(noise)):
@@ -238,11 +235,6 @@ class Direction:
         self._cap = math.inf
 
     def deltas(self, epsilons: Sequence[float]) -> tuple[float, ...]:
-        """The divergence at each of ``epsilons`` > 0, which should be near each other.
-
-        Raises:
-            NoReference: float64 or this machine's time are not enough.
-        """
         beyond = 0.0
         if (
             sum(one.runs * one.rate * one.cluster for one in self._sampled) <= _SELDOM
@@ -409,16 +401,9 @@ def _expm1(z: Complex) -> Complex:
 
 
 def deltas(event: Event, adjacency: Adjacency, epsilons: Sequence[float], least: float) -> tuple[float, ...]:
-    """The larger of both directions' divergences at each of ``epsilons``, which should be near each other.
+    """The larger of both directions' divergences of Gaussian queries at each of ``epsilons`` > 0, near each other.
 
-    Args:
-        event: of Gaussian queries.
-        adjacency: the relation.
-        epsilons: > 0.
-        least: about the least of the divergences; what changes it by a millionth may be left out.
-
-    Raises:
-        NoReference: there is none of this event, or not in float64.
+    What changes ``least``, about the least of the divergences, by a millionth may be left out.
     """
     square, sampled, spread = parts_of(event, adjacency)
     if not sampled and not spread:

@@ -16,7 +16,6 @@ from privmix.accounting import (
     Composed,
     Gaussian,
     Laplace,
-    NeighbourCurve,
     PoissonSampled,
     Repeated,
     UnsupportedEvent,
@@ -118,12 +117,6 @@ def test_replaced_records_are_bounded() -> None:
         seen, error = measured(losses, 0.85 * price)
         assert seen - Z_LIMIT * error > target
         assert target * 0.95 <= delta(event, price, adjacency=REPLACED).delta <= target * 1.2
-
-
-def test_a_poisoning_bound_follows_for_replaced_records() -> None:
-    curve = NeighbourCurve.of_event(allocated(20, 2.0, 3), REPLACED, points=9)
-    assert 0.01 < curve.success(0.01, poisoned=1) < 0.5
-    assert (np.diff(curve.by_presence) <= 0).all()
 
 
 def two_steps(noise: float) -> ReplacedLoss:

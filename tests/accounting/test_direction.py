@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,11 @@ EVENTS: list[Event] = [
     Repeated(Laplace(5.0), 10),
     Repeated(PoissonSampled(1e-6, Gaussian(0.8)), 10**6),
 ]
-DELTAS = (1e-3, 1e-5, 1e-9)
 EPSILONS = (0.0, 1e-4, 0.01, 0.3, 0.31, 0.32, 1.0, 2.5, 7.0)
+
+
+def fresh_loss(event: Event) -> Any:
+    return _uncached_loss(event, Adjacency.ADD_REMOVE, _TOLERANCE, "pld")
 
 
 # The last one's answers take many times as long as those of the others: it is asked every third question.
@@ -30,14 +34,12 @@ EPSILONS = (0.0, 1e-4, 0.01, 0.3, 0.31, 0.32, 1.0, 2.5, 7.0)
 )
 def test_no_answer_depends_on_what_was_asked_before(event: Event, every: int) -> None:
     """To the last bit: certificates are recomputed by whoever verifies, in another order."""
-    fresh = {}
-    for delta in DELTAS[::every]:
-        fresh["epsilon", delta] = _uncached_loss(event, Adjacency.ADD_REMOVE, _TOLERANCE, "pld").epsilon(delta)
-    for epsilon in EPSILONS[::every]:
-        fresh["delta", epsilon] = _uncached_loss(event, Adjacency.ADD_REMOVE, _TOLERANCE, "pld").delta(epsilon)
-    questions = list(fresh)
+    questions = [("epsilon", delta) for delta in (1e-3, 1e-5, 1e-9)[::every]] + [
+        ("delta", at) for at in EPSILONS[::every]
+    ]
+    fresh = {(kind, at): getattr(fresh_loss(event), kind)(at) for kind, at in questions}
     random.Random(0).shuffle(questions)
-    loss = _uncached_loss(event, Adjacency.ADD_REMOVE, _TOLERANCE, "pld")
+    loss = fresh_loss(event)
     for kind, at in questions:
         assert getattr(loss, kind)(at) == fresh[kind, at]
     curve = epsilon_delta_curve(event, EPSILONS[::every]).tolist()
@@ -50,7 +52,7 @@ def test_a_price_takes_little_memory_also_where_tiny_and_large_losses_meet(rate:
     """A grid fine enough for the tiny losses would have billions of points up to the large ones."""
     event = Repeated(PoissonSampled(rate, Gaussian(0.2)), runs)
     tracemalloc.start()
-    loss = _uncached_loss(event, Adjacency.ADD_REMOVE, _TOLERANCE, "pld")
+    loss = fresh_loss(event)
     found = loss.delta(0.0), loss.epsilon(rate / 10)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -61,11 +63,6 @@ def test_a_price_takes_little_memory_also_where_tiny_and_large_losses_meet(rate:
 
 
 def test_an_epsilon_of_next_to_nothing_is_a_price_too() -> None:
-    event = Composed(
-        (
-            Repeated(PoissonSampled(2.7780152991343803e-08, Gaussian(0.33686306159324536)), 100135585),
-            Repeated(PoissonSampled(8.887636083183261e-07, Gaussian(5.951016389845568)), 16519),
-        )
-    )
-    found = _uncached_loss(event, Adjacency.ADD_REMOVE, _TOLERANCE, "pld").epsilon(0.009864262400961128)
-    assert 0 <= found < 1e-100
+    one = Repeated(PoissonSampled(2.7780152991343803e-08, Gaussian(0.33686306159324536)), 100135585)
+    other = Repeated(PoissonSampled(8.887636083183261e-07, Gaussian(5.951016389845568)), 16519)
+    assert 0 <= fresh_loss(Composed((one, other))).epsilon(0.009864262400961128) < 1e-100

@@ -21,7 +21,8 @@ from tests.refusals import refuses
 
 
 def divergence(p: np.ndarray, q: np.ndarray, eps: float, step: float) -> float:
-    return float(np.maximum(p - math.exp(eps) * q, 0).sum() * step)
+    """The larger of both directions'."""
+    return max(float(np.maximum(a - math.exp(eps) * b, 0).sum() * step) for a, b in ((p, q), (q, p)))
 
 
 def row_of(records: int, rate: float, x: np.ndarray, noise: float = 1.0) -> np.ndarray:
@@ -39,8 +40,7 @@ def test_a_sampled_query_costs_a_group_no_more_than_is_said(rate: float, noise: 
     x = np.linspace(-12 * noise, k + 12 * noise, 400_001)
     without = stats.norm.pdf(x, 0, noise)
     present = row_of(k, rate, x, noise)
-    for p, q in ((present, without), (without, present)):
-        assert divergence(p, q, said, x[1] - x[0]) <= delta * (1 + 1e-6)
+    assert divergence(present, without, said, x[1] - x[0]) <= delta * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
@@ -50,15 +50,13 @@ def test_a_sampled_query_costs_a_group_no_more_than_is_said(rate: float, noise: 
 def test_records_in_rows_of_their_own_cost_no_more(count: int, rows: tuple[int, ...], rate: float) -> None:
     """Three records, each in ``count`` of three rows: how many may be in a row. The exact law, in both directions."""
     together = group_event(Repeated(PoissonSampled(rate, Gaussian(1.0)), count), 3)
-    assert together is not None
     x = np.linspace(-7, 10, 171)
     present, without = (
         np.einsum("i,j,k->ijk", *(row_of(records * there, rate, x) for records in rows)) for there in (1, 0)
     )
     for delta in (1e-3, 0.05, 0.3):
         said = epsilon(together, delta).epsilon
-        for p, q in ((present, without), (without, present)):
-            assert divergence(p, q, said, (x[1] - x[0]) ** 3) <= delta * (1 + 1e-3)
+        assert divergence(present, without, said, (x[1] - x[0]) ** 3) <= delta * (1 + 1e-3)
 
 
 @pytest.mark.parametrize("design", ["moments", "poisson"])
@@ -91,10 +89,8 @@ def test_queries_cost_as_their_shift_and_rates() -> None:
     assert group_epsilon(Laplace(4.0), 0.0, 6, accountant="pure").epsilon == pytest.approx(1.5)
     parts = Composed((Gaussian(6.0), ClusterSampled(0.5, 0.5, Gaussian(2.0))))
     found = group_event(parts, 2)
-    assert isinstance(found, Composed)
     first, second = found.events
     assert first == Gaussian(3.0)
-    assert isinstance(second, ClusterSampled)
     assert (second.cluster_rate, second.sampling_rate) == pytest.approx((0.75, 0.75))
 
 
@@ -111,7 +107,6 @@ def test_the_smaller_of_two_bounds_is_said() -> None:
     """Rows of few records with little noise: a row that several of one person are in is rare, and dear if there."""
     event = Repeated(PoissonSampled(64 / 60_000, Gaussian(1.2)), 60_000)
     together = group_event(event, 5)
-    assert together is not None
     found = group_epsilon(event, 1e-5, 5).epsilon
     assert 5 * epsilon(event, 1e-5).epsilon < found < epsilon(together, 1e-5).epsilon / 10
 

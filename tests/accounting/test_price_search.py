@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,11 +26,10 @@ from privmix.planning import ReleaseConfig
 from privmix.plans.registry import all_designs
 from privmix.training.plan import plan_training
 from tests.accounting.exact import NoReference, deltas
+from tests.accounting.test_scale import REFERENCES, SPARSE, event_of, poisson
 from tests.accounting.test_spreads import exact_delta
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
-FILES = ("references.json", "references_sparse.json")
-CASES = [case for name in FILES for case in json.loads(Path(__file__).with_name(name).read_text())]
 
 
 def check(event: Event, adjacency: Adjacency, delta: float, priced: float) -> None:
@@ -54,14 +51,12 @@ def check(event: Event, adjacency: Adjacency, delta: float, priced: float) -> No
 def test_references_agree_with_sixty_digits() -> None:
     """The fast reference against the slow ones; where few of many records are drawn it says that it has none."""
     known = 0
-    for case in CASES:
-        rate, noise, delta, exact = (float(case[name]) for name in ("rate", "noise", "delta", "epsilon"))
-        cluster = float(case.get("cluster", 1))
-        if rate * cluster * int(case["runs"]) < 3:
+    for case in REFERENCES + SPARSE:
+        rate, delta, exact = (float(case[name]) for name in ("rate", "delta", "epsilon"))
+        if rate * float(case.get("cluster", 1)) * int(case["runs"]) < 3:
             continue
-        query = ClusterSampled(cluster, rate, Gaussian(noise)) if cluster < 1 else PoissonSampled(rate, Gaussian(noise))
         try:
-            (found,) = deltas(Repeated(query, int(case["runs"])), ADD_REMOVE, (exact,), delta)
+            (found,) = deltas(event_of(case), ADD_REMOVE, (exact,), delta)
         except NoReference:
             continue
         assert found == pytest.approx(delta, rel=1e-5)
@@ -160,50 +155,40 @@ def test_random_events_cost_what_they_do(number: int) -> None:
         check(event, adjacency, delta, priced)
 
 
+def fixed(population: int, size: int, noise: float, rows: int) -> Event:
+    return Repeated(FixedSizeSampled(population, size, Gaussian(noise)), rows)
+
+
+def beside(noise: float, event: Event) -> Event:
+    return Composed((Gaussian(noise), event))
+
+
 @pytest.mark.parametrize(
     ("event", "adjacency", "delta"),
     [
         # Jumps of both signs: was 1.6% too high.
-        (Repeated(FixedSizeSampled(47_757_094, 24, Gaussian(1.0655)), 47_757_094), REPLACE_ONE, 1.151e-8),
+        (fixed(47_757_094, 24, 1.0655, 47_757_094), REPLACE_ONE, 1.151e-8),
         # A Gaussian query beside rare rows: its transform's small entries were thought to be wrong by 1e-8; 47% and
         # 120% too high.
-        (
-            Composed((Gaussian(75.988), Repeated(PoissonSampled(4.158e-8, Gaussian(0.34646)), 2338))),
-            ADD_REMOVE,
-            2.462e-9,
-        ),
-        (
-            Composed((Gaussian(80.128), Repeated(FixedSizeSampled(31_349_837, 1, Gaussian(0.42791)), 11))),
-            REPLACE_ONE,
-            5.939e-8,
-        ),
+        (beside(75.988, poisson(4.158e-8, 0.34646, 2338)), ADD_REMOVE, 2.462e-9),
+        (beside(80.128, fixed(31_349_837, 1, 0.42791, 11)), REPLACE_ONE, 5.939e-8),
         # The guess is far too high, and the window ended above the answer or took what came around for it: 5% and 4%.
-        (Repeated(PoissonSampled(2e-3, Gaussian(1.0)), 2), ADD_REMOVE, 1e-9),
-        (Repeated(PoissonSampled(0.001705595, Gaussian(1.65)), 2), REPLACE_ONE, 4.968e-9),
+        (poisson(2e-3, 1.0, 2), ADD_REMOVE, 1e-9),
+        (poisson(0.001705595, 1.65, 2), REPLACE_ONE, 4.968e-9),
         # Few large losses rule the tilted law: what came around the circle was 3.5% of the answer.
-        (
-            Composed((Gaussian(145.243), Repeated(PoissonSampled(8.189847e-9, Gaussian(0.3603576)), 2904))),
-            ADD_REMOVE,
-            1.657e-11,
-        ),
+        (beside(145.243, poisson(8.189847e-9, 0.3603576, 2904)), ADD_REMOVE, 1.657e-11),
         # Masses next to the least loss were lifted at 3,001 points until they passed 1: 7% too high.
         (Repeated(ClusterSampled(0.685875, 4.763056e-9, Gaussian(0.19321422)), 612_208_500), ADD_REMOVE, 5.38e-4),
         # Sums with normal weights: what a point's place may move was counted 14 times; 2% too high.
         (
-            Composed(
-                (Repeated(NormalWeighted(Gaussian(1925.0)), 203_357_794), Repeated(Gaussian(7.88856e6), 203_357_794))
-            ),
+            Repeated(Composed((NormalWeighted(Gaussian(1925.0)), Gaussian(7.88856e6))), 203_357_794),
             ADD_REMOVE,
             3.496e-11,
         ),
         # One run of a wide law: frequencies at which it was 1e-8 were left out, unpaid. 0.01% too low.
-        (
-            Composed((Gaussian(30.52969), Repeated(PoissonSampled(4.517479e-8, Gaussian(0.3055441)), 4))),
-            ADD_REMOVE,
-            2.223e-11,
-        ),
+        (beside(30.52969, poisson(4.517479e-8, 0.3055441, 4)), ADD_REMOVE, 2.223e-11),
         # Noise is 4 million times a record: rounding up at 3,001 points moved the mean of so many losses; 10% too high.
-        (Repeated(FixedSizeSampled(272, 107, Gaussian(4.48469e6)), 859_603_205), REPLACE_ONE, 8.287e-6),
+        (fixed(272, 107, 4.48469e6, 859_603_205), REPLACE_ONE, 8.287e-6),
     ],
 )
 def test_what_the_search_found(event: Event, adjacency: Adjacency, delta: float) -> None:

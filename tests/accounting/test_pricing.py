@@ -25,7 +25,6 @@ def test_a_private_count_is_added_to_the_price_of_the_rest(design: str) -> None:
     """Valid whatever the rest was made from; composing losses as if it had been fixed beforehand would be cheaper."""
     changes = {"design": design, "expected_classes": 1.0} if design == "hierarchical" else {"design": design}
     plan = counted(**changes).calibrate(1.0, DELTA)
-    assert plan.records_noise_multiplier is not None
     count = epsilon(Gaussian(plan.records_noise_multiplier), COUNT_SHARE * DELTA).epsilon
     rest = epsilon(plan.event_after_count, (1 - COUNT_SHARE) * DELTA).epsilon
     cost = plan.cost(DELTA).epsilon

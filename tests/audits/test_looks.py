@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,50 +26,35 @@ CONFIG = ReleaseConfig(records=2000, dim=1, classes=("a", "b"), design="moments"
 
 
 def simulated(
-    mu: float, seed: int, stopping: Stopping, *, runs: int, claimed: float, confidence: float
+    epsilon: float, claimed: float, enough: float, *, runs: int = 10**6, confidence: float = 0.95, seed: int = 0
 ) -> AuditVerdict:
-    """An audit of scores of mu-GDP, claimed as GDP of what passes through ``claimed``."""
-    rng = np.random.default_rng(seed)
+    """An audit of scores of GDP of what passes through ``epsilon``, claimed as that through ``claimed``."""
+    rng, mu, stopping = np.random.default_rng(seed), gdp_mu(epsilon, DELTA), Stopping(enough=enough)
 
     def attack(more: int, before: int, until: float, told: Progress | None) -> AttackScores:
         # Log-likelihood ratios of mu-GDP.
         without, present = (rng.normal(centre, mu, more // 2) for centre in (-(mu**2) / 2, mu**2 / 2))
         return AttackScores(without, present, without, present, np.zeros(more // 2), np.zeros(more // 2))
 
+    said: dict[str, Any] = {"claimed_epsilon": claimed, "delta": DELTA}
+    plan = {"design": "simulated", "event": Gaussian(1 / gdp_mu(claimed, DELTA)), "adjacency": Adjacency.ADD_REMOVE}
+
     def judged(scores: AttackScores, level: float, share: float) -> AuditVerdict:
-        return judge(
-            scores,
-            design="simulated",
-            event=Gaussian(1 / gdp_mu(claimed, DELTA)),
-            adjacency=Adjacency.ADD_REMOVE,
-            claimed_epsilon=claimed,
-            priced_epsilon=claimed,
-            delta=DELTA,
-            confidence=level,
-            share=share,
-            own_price=True,
-        )
+        return judge(scores, confidence=level, share=share, priced_epsilon=claimed, own_price=True, **said, **plan)
 
-    said = {"claimed_epsilon": claimed, "delta": DELTA, "confidence": confidence}
-    return audit_until(attack, judged, stopping, runs=runs, **said)
-
-
-def test_shares_of_all_looks_are_one_chance() -> None:
-    assert sum(map(share_of_look, range(1, 10_000))) == pytest.approx(1, abs=2e-4)
+    return audit_until(attack, judged, stopping, runs=runs, confidence=confidence, **said)
 
 
 def test_stopping_at_the_first_refutation_refutes_true_claims_no_more_often() -> None:
     """Peeking at every look for whatever refutes: a claim that is met exactly falls as often as is stated."""
-    mu, wrong = gdp_mu(2.0, DELTA), 0
-    for seed in range(60):
-        found = simulated(mu, seed, Stopping(enough=1.0), runs=8_000, claimed=2.0, confidence=0.8)
-        wrong += found.violated
+    wrong = sum(simulated(2.0, 2.0, 1.0, runs=8_000, confidence=0.8, seed=seed).violated for seed in range(60))
+    assert sum(map(share_of_look, range(1, 10_000))) == pytest.approx(1, abs=2e-4)
     # More have a chance below 1e-10.
     assert wrong <= stats.binom.isf(1e-10, 60, 0.2)
 
 
 def test_a_false_claim_stops_the_audit_early() -> None:
-    found = simulated(gdp_mu(8.0, DELTA), 0, Stopping(enough=1.0), runs=10**6, claimed=2.0, confidence=0.99)
+    found = simulated(8.0, 2.0, 1.0, confidence=0.99)
     assert found.violated
     assert found.runs == FIRST
     assert found.confidence == 0.99
@@ -76,7 +62,7 @@ def test_a_false_claim_stops_the_audit_early() -> None:
 
 
 def test_enough_is_a_share_of_the_claim() -> None:
-    found = simulated(gdp_mu(8.0, DELTA), 0, Stopping(enough=0.4), runs=10**6, claimed=8.0, confidence=0.95)
+    found = simulated(8.0, 8.0, 0.4)
     assert not found.violated
     assert found.proven_epsilon >= 3.2
     assert FIRST < found.runs < 10**6

@@ -20,8 +20,9 @@ from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine import rows as engine
 from privmix.engine import tiles
 from privmix.engine.rows import PrivateRecords, ReleaseEngine
+from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of
 from privmix.mechanisms.plan import ALL_RECORDS
-from privmix.mechanisms.sampling import AllocationSampling
+from privmix.mechanisms.sampling import AllocationSampling, PoissonSampling
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.parts import SumPlan
@@ -42,7 +43,6 @@ from privmix.training.public.base import ExtendedMethod
 from privmix.training.records import TrainingRecords
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
-from tests.audits.samplers import in_two_rows
 from tests.audits.step_sensitivity import training_sensitivity
 from tests.refusals import refuses
 from tests.releases.helpers import own_options
@@ -78,8 +78,8 @@ every_plan = pytest.mark.parametrize("name", PLANS)
 VALUES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-3, 3e38, -3e38, 1e-45, 1e20, -7.5]) | st.floats(-5, 5, width=32)
 
 
-def plan_of(name: str, *, count: int, dim: int, noise: float = 1.0, **changes: Any) -> Plan:
-    choices = own_options({"mixup_degree": count // 3, "rows": 12, "classes": CLASSES, **PLANS[name], **changes})
+def plan_of(name: str, *, count: int, dim: int, noise: float = 1.0, plans: Any = PLANS, **changes: Any) -> Plan:
+    choices = own_options({"mixup_degree": count // 3, "rows": 12, "classes": CLASSES, **plans[name], **changes})
     return ReleaseConfig(records=count, dim=dim, **choices).with_noise(noise)
 
 
@@ -97,13 +97,14 @@ def out_of_core(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> 
 
 
 def measured(
-    plan: Plan, features: NDArray[Any], labels: NDArray[np.int64], position: int, make: EngineFactory = real_engine
+    plan: Plan, records: PrivateRecords, position: int = 0, make: EngineFactory = real_engine
 ) -> dict[str, QuerySensitivity]:
     """By query; a replaced record is turned round, and of another class."""
+    own = records.of_unit(position)[0]
+    records = replace(records, labels=records.labels % plan.num_classes)
     replacement = None
     if plan.adjacency is Adjacency.REPLACE_ONE:
-        replacement = (-features[position], (int(labels[position]) + 1) % 3)
-    records = PrivateRecords(features, labels % plan.num_classes)
+        replacement = (-records.features[own], (int(records.labels[own]) + 1) % 3)
     found = release_sensitivity(plan, records, position, replacement=replacement, seed=position, make=make)
     return {one.query: one for one in found}
 
@@ -112,12 +113,11 @@ def exceeded(found: dict[str, QuerySensitivity]) -> set[str]:
     return {name for name, one in found.items() if one.exceeded}
 
 
-def far_apart(count: int = 9, dim: int = 4, length: float = 50.0) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def far_apart(count: int = 9, length: float = 50.0) -> PrivateRecords:
     """Records of which the first is long, and the others are near the origin."""
-    features = np.random.default_rng(0).normal(size=(count, dim)) * 0.01
-    features[0] = 0
-    features[0, 0] = length
-    return features, np.arange(count) % 3
+    features = np.random.default_rng(0).normal(size=(count, 4)) * 0.01
+    features[0] = length, 0, 0, 0
+    return PrivateRecords(features, np.arange(count) % 3)
 
 
 def test_every_design_is_here() -> None:
@@ -144,16 +144,16 @@ def test_no_record_moves_a_query_by_more_than_its_noise_is_scaled_to(name: str, 
         changes["label_noise_ratio"] = data.draw(st.sampled_from([0.3, 1.0, 20.0]), "label noise")
     plan = plan_of(name, count=count, dim=dim, noise=data.draw(st.sampled_from([0.05, 1.0, 30.0]), "noise"), **changes)
     make = data.draw(st.sampled_from([real_engine, out_of_core]), "engine")
-    found = measured(plan, features, labels, data.draw(st.integers(0, count - 1), "position"), make)
+    position = data.draw(st.integers(0, count - 1), "position")
+    found = measured(plan, PrivateRecords(features, labels), position, make)
     assert exceeded(found) == set(), found
 
 
 @every_plan
 def test_the_worst_record_comes_within_a_hundredth(name: str) -> None:
     """Declared sensitivity is tight, except for labels (and so rows) of replaced records."""
-    features, labels = far_apart()
     plan = worst_plan(name)
-    found = measured(plan, features, labels, 0)
+    found = measured(plan, far_apart())
     assert exceeded(found) == set()
     replaced = plan.adjacency is Adjacency.REPLACE_ONE
     for query, one in found.items():
@@ -193,10 +193,7 @@ def at_an_edge(dim: int) -> NDArray[np.float64]:
 
 
 # Second moments take 8,192 features at most, and are of records clipped in the same way.
-WIDE = [name for name in PLANS if "moments" not in name and "stage" not in name]
-
-
-@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("name", [name for name in PLANS if "moments" not in name and "stage" not in name])
 def test_no_neighbour_decides_how_a_wide_record_is_clipped(name: str) -> None:
     """Beyond 8,192 features, the last of 65 records is alone in its clipping block; with one record more it is not."""
     dim, count = 16_500, 66
@@ -208,29 +205,81 @@ def test_no_neighbour_decides_how_a_wide_record_is_clipped(name: str) -> None:
         features[65] = sign * 2 * record
         few = {"order": 2, "pair_order": 2} if name == "hermite" else {}
         plan = plan_of(name, count=count, dim=dim, rows=6, **few)
-        assert exceeded(measured(plan, features, labels, 65)) == set()
+        assert exceeded(measured(plan, PrivateRecords(features, labels), 65)) == set()
 
 
 def test_a_private_count_moves_by_one() -> None:
-    features, labels = far_apart(count=200)
     plan = plan_of("poisson", count=200, dim=4, records_noise_multiplier=5.0)
-    assert measured(plan, features, labels, 7)["record count"].measured == 1
+    assert measured(plan, far_apart(200), 7)["record count"].measured == 1
 
 
 # Planted bugs.
 
 
-def forget_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RecordTransform, "__call__", lambda self, features: np.asarray(features, np.float64))
+DRAW, READ, ADD_NOISE = AllocationSampling.draw, tiles.TileReader._read, engine.RowEngine._add_noise
+
+
+def unclipped(transform: RecordTransform, features: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(features, np.float64)
+
+
+def unclipped_after_centring(transform: RecordTransform, features: NDArray[Any]) -> NDArray[np.float64]:
+    return transform.clip(features) - (0 if transform.centre is None else transform.centre)
+
+
+def divided(self: Any, tile: int, x: Any, counts: Any, totals: Any, out_x: Any, out_y: Any) -> None:
+    """By the realised count: rows with few members are scaled up, whoever they are."""
+    share = (self._plan.divisor / np.maximum(totals, 1))[:, None]
+    ADD_NOISE(self, tile, x, counts, totals, out_x, out_y)
+    out_x *= share
+    out_y *= share
+
+
+def of_any_class(plan: ReleasePlan, records: int) -> Any:
+    """A class-wise record joins more rows than those of its class."""
+    return PoissonSampling(records, plan.rows, 1.0)
+
+
+def in_two_rows(self: Any, streams: SecretStreams, row_tile: int, record_tile: int, labels: Any = None) -> Membership:
+    """A sampler that draws twice: most records are in two rows of every block."""
+    drawn = [DRAW(self, one, row_tile, record_tile) for one in (streams, streams.derive("again"))]
+    cells = [np.repeat(np.arange(one.rows), one.counts) * RECORD_TILE + one.indices for one in drawn]
+    row, record = np.divmod(np.union1d(*cells), RECORD_TILE)
+    return Membership(offsets_of(np.bincount(row, minlength=drawn[0].rows)), record)
+
+
+def scaled(reader: tiles.TileReader, index: int) -> Any:
+    """By the longest of the records: every row is moved, also those without the record."""
+    features, labels = READ(reader, index)
+    return features / np.linalg.norm(reader.records.tile(0)[0], axis=1).max(), labels
+
+
+TRANSFORM, UNCENTRED, ROWS = (RecordTransform, "__call__"), {"centre": "none"}, {"features", "rows"}
+SUMS = {"second moments", "cross moments", "all parts"}
+
+
+@pytest.mark.parametrize(
+    ("place", "bug", "name", "changes", "seen"),
+    [
+        *((TRANSFORM, unclipped, name, UNCENTRED, ROWS) for name in ("poisson", "fixed", "laplace", "hierarchical")),
+        (TRANSFORM, unclipped, "classwise", UNCENTRED, ROWS),
+        (TRANSFORM, unclipped, "moments", UNCENTRED, SUMS),
+        (TRANSFORM, unclipped_after_centring, "poisson-centred", {"residual_clip_norm": 0.5}, ROWS),
+        ((engine.RowEngine, "_add_noise"), divided, "poisson", {"rows": 200}, {*ROWS, "labels"}),
+        ((ReleasePlan, "sampler_for"), of_any_class, "full-batch", {"rows": 9}, {"rows touched"}),
+        ((AllocationSampling, "draw"), in_two_rows, "allocation", {"mixup_degree": 2}, {"rows touched"}),
+        ((tiles.TileReader, "_read"), scaled, "poisson", {"mixup_degree": 2}, {"rows without the record"}),
+    ],
+)
+def test_a_planted_bug_is_caught(
+    place: tuple[Any, str], bug: Any, name: str, changes: Any, seen: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = worst_plan(name, **changes)
+    assert not exceeded(measured(plan, far_apart()))
+    monkeypatch.setattr(*place, bug)
+    # What is longer than the bound has room on the lattice.
     monkeypatch.setattr(tiles, "largest_step", lambda plan: 2**22)
-
-
-@pytest.mark.parametrize("name", ["poisson", "fixed", "laplace", "hierarchical", "classwise", "moments"])
-def test_clipping_forgotten_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_clipping(monkeypatch)
-    features, labels = far_apart(length=3.0)
-    found = exceeded(measured(worst_plan(name, centre="none"), features, labels, 0))
-    assert found >= ({"second moments", "cross moments", "all parts"} if name == "moments" else {"features", "rows"})
+    assert exceeded(measured(plan, far_apart())) >= seen
 
 
 def test_clipping_forgotten_in_the_mean_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,46 +288,16 @@ def test_clipping_forgotten_in_the_mean_alone_is_caught(monkeypatch: pytest.Monk
         return self._lattice.quantise(np.asarray(features, np.float64)).sum(axis=0)
 
     monkeypatch.setattr(tiles.TileReader, "clipped_sum", clipped_sum)
-    features, labels = far_apart(length=3.0)
     for name in ("poisson-centred", "moments-centred"):
-        assert exceeded(measured(worst_plan(name), features, labels, 0)) == {"mean"}
+        assert exceeded(measured(worst_plan(name), far_apart(length=3.0))) == {"mean"}
 
 
-def test_clipping_forgotten_after_centring_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        RecordTransform, "__call__", lambda self, x: self.clip(x) - (0 if self.centre is None else self.centre)
-    )
-    monkeypatch.setattr(tiles, "largest_step", lambda plan: 2**20)
-    features, labels = far_apart()
-    plan = worst_plan("poisson-centred")
-    plan = replace(plan, residual_clip_norm=0.5)
-    assert exceeded(measured(plan, features, labels, 0)) >= {"features", "rows"}
-
-
-def test_division_by_the_realised_count_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows with few members are scaled up, whoever they are."""
-    honest = engine.RowEngine._add_noise
-
-    def divided(self: Any, tile: int, x: Any, counts: Any, totals: Any, out_x: Any, out_y: Any) -> None:
-        share = (self._plan.divisor / np.maximum(totals, 1))[:, None]
-        honest(self, tile, x, counts, totals, out_x, out_y)
-        out_x *= share
-        out_y *= share
-
-    monkeypatch.setattr(engine.RowEngine, "_add_noise", divided)
-    features, labels = far_apart()
-    plan = worst_plan("poisson", rows=200)
-    assert exceeded(measured(plan, features, labels, 0)) >= {"features", "labels", "rows"}
-
-
-@pytest.mark.parametrize("name", PLANS)
+@every_plan
 def test_half_the_sensitivity_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise for a record that moves sums half as far as it does."""
-    features, labels = far_apart()
     plan = worst_plan(name)
     kind = type(plan)
-    honest: Any = kind.final_clip_norm.fget  # type: ignore[attr-defined]
-    rows = measured(plan, features, labels, 0)
+    rows = measured(plan, far_apart())
     joint = next((query for query in rows if query.startswith("all ")), "rows")
     if isinstance(plan, SumPlan):
         parts = {one.name: replace(one, noise_std=one.noise_std / 2) for one in plan.parts}
@@ -289,55 +308,19 @@ def test_half_the_sensitivity_is_caught(name: str, monkeypatch: pytest.MonkeyPat
             std: Any = getattr(kind, part).fget
             monkeypatch.setattr(kind, part, property(lambda self, std=std: std(self) / 2))
     assert not rows[joint].exceeded
-    assert measured(plan, features, labels, 0)[joint].exceeded
-    assert honest(plan) == plan.final_clip_norm
-
-
-def test_a_record_in_the_rows_of_another_class_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A class-wise record that joins more rows than those of its class."""
-    features, labels = far_apart()
-    plan = worst_plan("full-batch", rows=9)
-    poisson = worst_plan("poisson", rows=9, mixup_degree=9)
-    assert isinstance(poisson, ReleasePlan)
-    sampler = poisson.sampler
-    monkeypatch.setattr(ReleasePlan, "sampler_for", lambda self, records: replace(sampler, records=records))
-    assert "rows touched" in exceeded(measured(plan, features, labels, 0))
-
-
-def test_a_record_in_two_rows_of_a_block_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    features, labels = far_apart()
-    plan = worst_plan("allocation", mixup_degree=2)
-    assert not exceeded(measured(plan, features, labels, 0))
-    monkeypatch.setattr(AllocationSampling, "draw", in_two_rows(AllocationSampling.draw))
-    assert "rows touched" in exceeded(measured(plan, features, labels, 0))
-
-
-def test_what_all_records_share_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records that are scaled by the longest of them: every row is moved, also those without the record."""
-    honest = tiles.TileReader._read
-
-    def scaled(self: tiles.TileReader, index: int) -> Any:
-        features, labels = honest(self, index)
-        return features / np.linalg.norm(self.records.tile(0)[0], axis=1).max(), labels
-
-    monkeypatch.setattr(tiles.TileReader, "_read", scaled)
-    features, labels = far_apart()
-    plan = worst_plan("poisson", mixup_degree=2)
-    assert "rows without the record" in exceeded(measured(plan, features, labels, 0))
+    assert measured(plan, far_apart())[joint].exceeded
 
 
 def test_bad_input() -> None:
-    features, labels = far_apart()
-    records = PrivateRecords(features, labels)
-    plan = worst_plan("poisson")
+    records, plan = far_apart(), worst_plan("poisson")
     with refuses("replacement"):
-        release_sensitivity(plan, records, 0, replacement=(features[0], 1))
+        release_sensitivity(plan, records, 0, replacement=(records.features[0], 1))
     with refuses("replacement"):
         release_sensitivity(worst_plan("fixed"), records, 0)
     with refuses("position"):
         release_sensitivity(plan, records, 9)
     with refuses("records"):
-        release_sensitivity(plan, PrivateRecords(features[:1], labels[:1]), 0)
+        release_sensitivity(plan, PrivateRecords(records.features[:1], records.labels[:1]), 0)
 
 
 # DP-SGD.
@@ -392,11 +375,9 @@ def trainer_of(
 
 
 def step_of(
-    make: Any, features: NDArray[Any], labels: NDArray[np.int64], position: int, plan: Any = TRAINING
+    make: Any, features: NDArray[Any], labels: NDArray[np.int64], position: int, replaced: bool = False
 ) -> QuerySensitivity:
-    replacement = None
-    if plan.adjacency is Adjacency.REPLACE_ONE:
-        replacement = (-features[position], (int(labels[position]) + 1) % 3)
+    replacement = (-features[position], (int(labels[position]) + 1) % 3) if replaced else None
     records = TrainingRecords.of(features, labels, classes=3)
     return training_sensitivity(make, records, position, replacement=replacement, seed=position)
 
@@ -416,17 +397,15 @@ def test_no_record_moves_a_step_by_more_than_its_noise_is_scaled_to(strategy: st
         microbatch_size=data.draw(st.sampled_from([1, 1, 3])),
         adjacency=data.draw(st.sampled_from(list(Adjacency))),
     )
-    found = step_of(trainer_of(plan, strategy), features, labels, data.draw(st.integers(0, 11)), plan)
+    replaced = plan.adjacency is Adjacency.REPLACE_ONE
+    found = step_of(trainer_of(plan, strategy), features, labels, data.draw(st.integers(0, 11)), replaced)
     assert not found.exceeded, found
 
 
-def worst_step(make: Any, plan: TrainingPlan = TRAINING) -> QuerySensitivity:
+def worst_step(make: Any) -> QuerySensitivity:
     """Of a long record under each label: under one of them it is classified right, and its gradient is nothing."""
-    features, labels = far_apart(count=12)
-    found = []
-    for label in range(3):
-        labels[0] = label
-        found.append(step_of(make, features, labels, 0, plan))
+    records, others = far_apart(12), np.arange(1, 12) % 3
+    found = [step_of(make, records.features, np.append(label, others), 0) for label in range(3)]
     return max(found, key=lambda one: one.share)
 
 
@@ -440,10 +419,10 @@ def test_the_worst_record_of_a_step_comes_within_a_hundredth(strategy: str) -> N
 def test_the_worst_replaced_record_of_a_step_moves_it_by_twice_the_bound() -> None:
     """It is turned round, where the weights are so small that all classes are as likely."""
     plan = replace(TRAINING, adjacency=Adjacency.REPLACE_ONE)
-    features, labels = far_apart(count=12)
-    records = TrainingRecords.of(features, labels, classes=3)
+    far = far_apart(12)
+    records = TrainingRecords.of(far.features, far.labels, classes=3)
     make = trainer_of(plan, "closed-form", spread=1e-6)
-    found = training_sensitivity(make, records, 0, replacement=(-features[0], 0))
+    found = training_sensitivity(make, records, 0, replacement=(-far.features[0], 0))
     assert not found.exceeded
     assert found.share > 0.99
 
@@ -499,4 +478,4 @@ def test_a_mean_over_the_realised_batch_is_caught(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(DpSgd, "_clipped_sum", divided)
     plan = replace(TRAINING, records=100, batch_size=100)
-    assert worst_step(trainer_of(plan, "closed-form"), plan).exceeded
+    assert worst_step(trainer_of(plan, "closed-form")).exceeded

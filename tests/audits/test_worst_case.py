@@ -28,7 +28,6 @@ EXTRA: list[dict[str, Any]] = [
     {"design": "moments-series", "steps": 3, "centre": "none"},
     *EMBEDDINGS,
 ]
-NOISE = 2.5
 
 
 def config(**choices: Any) -> ReleaseConfig:
@@ -40,7 +39,7 @@ def config(**choices: Any) -> ReleaseConfig:
 @pytest.mark.parametrize("choices", [*ALL_DESIGNS, *EXTRA], ids=design_name)
 def test_scores_are_log_likelihood_ratios(choices: dict[str, Any]) -> None:
     """E[e^s | absent] = 1 and E[e^-s | present] = 1; with deviations below 3, means of 300 are within 7 errors."""
-    case = worst_case_of(config(**choices).with_noise(NOISE, 4.0))
+    case = worst_case_of(config(**choices).with_noise(2.5, 4.0))
     scores = attack(case, 600, seed=1, workers=1)
     for sample in (np.exp(scores.without), np.exp(-scores.present)):
         error = max(sample.std(), 1e-3) / len(sample) ** 0.5
@@ -70,20 +69,18 @@ def test_seeded_attacks_repeat_and_halves_are_alike_in_size(workers: int) -> Non
 def test_what_runs_costs_what_the_plan_costs() -> None:
     for choices in ALL_DESIGNS:
         plan = config(**choices).with_noise(1.3)
-        case = worst_case_of(plan)
-        if plan.design == "fixed":
-            assert case.plan.record_rate == pytest.approx(plan.record_rate)
-        else:
-            assert case.plan.event == plan.event
-        assert case.plan.adjacency == plan.adjacency
+        runs = worst_case_of(plan).plan
+        assert runs.event == plan.event or plan.design == "fixed"
+        assert runs.record_rate == pytest.approx(plan.record_rate)
+        assert runs.adjacency == plan.adjacency
 
 
-def test_a_residual_bound_that_hides_the_canary_is_refused() -> None:
+def test_what_cannot_be_audited_is_refused() -> None:
     with refuses("residual_clip_norm"):
+        # The canary would be hidden.
         worst_case_of(config(residual_clip_norm=1.0).with_noise(1.0, 4.0))
-
-
-def test_bad_numbers_are_refused() -> None:
+    with refuses("microbatch_size"):
+        attack_training(TrainingPlan(500, 100, 8, 1.2, clip_norm=1.0, delta=0.01, microbatch_size=4), 100)
     plan = config(centre="none").with_noise(1.0)
     for changed in ({"runs": 4}, {"runs": 1}, {"confidence": 0.2}, {"confidence": 1.0}, {"seed": -1}):
         with pytest.raises(InvalidInput):
@@ -110,18 +107,12 @@ def test_training_under_both_adjacencies(adjacency: Adjacency) -> None:
     assert audit_training(plan, 0.1, runs=6000, confidence=1 - 2e-7, seed=0).violated
 
 
-def test_training_with_microbatches_is_refused() -> None:
-    with refuses("microbatch_size"):
-        attack_training(TrainingPlan(500, 100, 8, 1.2, clip_norm=1.0, delta=0.01, microbatch_size=4), 100)
-
-
 @pytest.mark.parametrize("design", ["two-stage", pytest.param("three-stage", marks=pytest.mark.thorough)])
 def test_two_stages_show_the_canary_in_every_query(design: str) -> None:
     """Log-likelihood ratios are those of one Gaussian query of the joint noise."""
     # Three statistics of 400 draws, each beyond its bounds with chance 2e-10; 2/3 of the width is rejected with 1 -
     # 1e-9.
     plan = ReleaseConfig(2000, 5, ("ant", "bee", "cat"), design, rows=1).calibrate(4.0, 1e-3)
-    assert plan.centre_noise_multiplier is not None
     squared = 1 / plan.noise_multiplier**2 + 1 / plan.centre_noise_multiplier**2
     scores = attack(worst_case_of(plan), 800, seed=0, workers=1)
     count = len(scores.without)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from safetensors import safe_open
 
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.errors import PrivmixError
-from privmix.releases.folder import load_release
+from privmix.releases.folder import file_hash, load_release
 from privmix.releases.verify import verify_release
 from tests.releases.test_folder import write
 
@@ -36,19 +35,15 @@ def test_mlcroissant_accepts_it_and_reads_the_rows(design: str, tmp_path: Path) 
     np.testing.assert_array_equal(np.array([row["rows/x"] for row in rows], np.float32), released.x)
     np.testing.assert_array_equal(np.array([row["rows/y"] for row in rows], np.float32), released.y)
     named = {item.id: item.sha256 for item in dataset.metadata.file_objects}
-    assert named.pop("certificate.json") == digest_of(tmp_path / "REL" / "certificate.json")
+    assert named.pop("certificate.json") == file_hash(tmp_path / "REL" / "certificate.json")
     assert named == {item["file"]: item["sha256"] for item in certificate["files"]}
-
-
-def digest_of(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_it_follows_from_the_certificate(tmp_path: Path) -> None:
     write(tmp_path / "REL", rows=300)
     path = tmp_path / "REL" / "certificate.json"
     made = (tmp_path / "REL" / CROISSANT_FILE).read_bytes()
-    assert made == croissant(json.loads(path.read_text()), digest_of(path))
+    assert made == croissant(json.loads(path.read_text()), file_hash(path))
     content = json.loads(made)
     # This one came from a seed.
     assert content["rai:personalSensitiveInformation"][0].startswith("Not protected")
@@ -70,7 +65,7 @@ def test_released_arrays_are_described_and_older_folders_without_them_verify(tmp
     assert list(described) == ["moments.safetensors"]
     with safe_open(tmp_path / "REL" / "moments.safetensors", "numpy") as file:
         assert all(name in described["moments.safetensors"] for name in file.keys())  # noqa: SIM118 (a file, not a mapping)
-    place.write_bytes(croissant(json.loads(path.read_text()), digest_of(path), mixes=False))
+    place.write_bytes(croissant(json.loads(path.read_text()), file_hash(path), mixes=False))
     verify_release(tmp_path / "REL")
 
 

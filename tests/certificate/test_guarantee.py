@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,11 +45,8 @@ def test_a_single_point_promises_less() -> None:
     assert point.caught(0.05) == pytest.approx(min(1.0, 1e-5 + math.e**2 * 0.05), rel=1e-12)
     assert point.right == pytest.approx((math.e**2 + 1e-5) / (1 + math.e**2))
     assert point.curves()["epsilon_delta"] is None
-    assert whole.curves()["power"] == {"alpha": 0.05, "caught": whole.caught(0.05), "right": whole.right}
-
-
-def test_nothing_promised_is_nothing_left() -> None:
     assert set(promise(exact=False, epsilon=math.inf).curves().values()) == {None}
+    assert whole.curves()["power"] == {"alpha": 0.05, "caught": whole.caught(0.05), "right": whole.right}
 
 
 def test_it_is_read_from_a_certificate() -> None:
@@ -86,7 +82,6 @@ def test_mu_covers_the_curve_and_the_regret_says_how_loosely(event: Event) -> No
 
 
 def test_one_point_is_no_curve() -> None:
-    promised = Guarantee(1.0, 1e-5, Gaussian(4.0), Adjacency.ADD_REMOVE, exact=False)
-    assert as_gdp(promised) is None
-    assert as_gdp(replace(promised, exact=True, delta=0.0)) is None
-    assert as_gdp(replace(promised, exact=True, epsilon=float("inf"))) is None
+    assert as_gdp(promise(exact=False)) is None
+    assert as_gdp(promise(exact=True, delta=0.0)) is None
+    assert as_gdp(promise(exact=True, epsilon=math.inf)) is None

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from securesystemslib.dsse import Envelope as TheirEnvelope
 from securesystemslib.signer import SSlibKey
@@ -87,25 +88,14 @@ def test_another_program_accepts_the_envelope(signed: Path) -> None:
     """Securesystemslib reads DSSE on its own: same encoding, same signature."""
     theirs = TheirEnvelope.from_dict(envelope_of(signed))
     assert theirs.pae() == pre_authentication_encoding(IN_TOTO, theirs.payload)
-    keys = [SSlibKey(KEY.public.key_id, "ed25519", "ed25519", {"public": raw(KEY.public)})]
-    assert KEY.public.to_pem().startswith(b"-----BEGIN PUBLIC KEY-----")
-    assert set(theirs.verify(keys, threshold=1)) == {KEY.public.key_id}
-    with pytest.raises(Exception, match="threshold"):
-        theirs.verify([SSlibKey(KEY.public.key_id, "ed25519", "ed25519", {"public": raw(OTHER.public)})], threshold=1)
-
-
-def raw(key: PublicKey) -> str:
-    return key._key.public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
-
-
-def test_rfc_8032_signature() -> None:
-    """Test 2 of RFC 8032, section 7.1."""
-    secret = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")
-    key = PrivateKey(ed25519.Ed25519PrivateKey.from_private_bytes(secret))
-    assert key.sign(b"\x72").hex() == (
-        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
-        "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
+    mine, other = (
+        SSlibKey(KEY.public.key_id, "ed25519", "ed25519", {"public": key.public._key.public_bytes_raw().hex()})
+        for key in (KEY, OTHER)
     )
+    assert KEY.public.to_pem().startswith(b"-----BEGIN PUBLIC KEY-----")
+    assert set(theirs.verify([mine], threshold=1)) == {KEY.public.key_id}
+    with pytest.raises(Exception, match="threshold"):
+        theirs.verify([other], threshold=1)
 
 
 def linked(folder: Path) -> None:
@@ -130,9 +120,8 @@ EDITS: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", EDITS)
-def test_a_folder_that_was_changed_is_refused(name: str, signed: Path) -> None:
-    change, words = EDITS[name]
+@pytest.mark.parametrize(("change", "words"), EDITS.values(), ids=EDITS)
+def test_a_folder_that_was_changed_is_refused(change: Callable[[Path], object], words: str, signed: Path) -> None:
     change(signed)
     with pytest.raises(InvalidInput, match=words) as caught:
         verify_signature(signed, KEY.public, check)
@@ -144,9 +133,8 @@ def b64(content: bytes) -> str:
 
 
 def spare_bits(text: str) -> str:
-    """Other base64 of the same 64 bytes: the last digit has four bits to spare."""
-    digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    other = text[:-3] + digits[digits.index(text[-3]) + 1] + "=="
+    """Other base64 of the same 64 bytes: the last digit has four bits to spare, which are 0."""
+    other = text[:-3] + chr(ord(text[-3]) + 1) + "=="
     assert base64.b64decode(other) == base64.b64decode(text)
     return other
 
@@ -188,9 +176,8 @@ MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_or_edited_envelope_is_refused(name: str, signed: Path) -> None:
-    change, words = MALFORMED[name]
+@pytest.mark.parametrize(("change", "words"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_or_edited_envelope_is_refused(change: Any, words: str, signed: Path) -> None:
     (signed / ATTESTATION_FILE).write_text(json.dumps(change(envelope_of(signed))))
     with pytest.raises(InvalidInput, match=words):
         verify_signature(signed, KEY.public, check)
@@ -200,9 +187,8 @@ def test_a_malformed_or_edited_envelope_is_refused(name: str, signed: Path) -> N
             claimed_key(signed)
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 5000, b'{"payload": 1, "payload": 1}', b"NaN"])
-def test_an_attestation_that_is_no_json(content: bytes, signed: Path) -> None:
-    (signed / ATTESTATION_FILE).write_bytes(content)
+def test_an_attestation_that_is_no_json(signed: Path) -> None:
+    (signed / ATTESTATION_FILE).write_bytes(b'{"payload": 1, "payload": 1}')
     with pytest.raises(InvalidInput, match=ATTESTATION_FILE):
         verify_signature(signed, KEY.public, check)
 
@@ -224,19 +210,13 @@ def test_whatever_single_byte_changes_the_signed_words_stay_or_are_refused(signe
     assert 0 < accepted < 300
 
 
-def test_names_of_files_do_not_write_to_the_terminal(signed: Path) -> None:
-    (signed / "a\x1b[2Jb\nc").write_text("")
+def test_what_was_not_signed_is_not_read_and_does_not_write_to_the_terminal(signed: Path) -> None:
+    """A file that says it has eight terabytes costs nothing."""
+    (signed / "a\x1b[2Jb\nc").touch()
+    os.truncate(signed / "a\x1b[2Jb\nc", 2**43)
     with pytest.raises(InvalidInput) as caught:
         verify_signature(signed, KEY.public, check)
     assert str(caught.value).isprintable()
-
-
-def test_what_was_not_signed_is_not_read(signed: Path) -> None:
-    """A file that says it has eight terabytes costs nothing."""
-    with (signed / "more").open("wb") as stream:
-        os.truncate(stream.fileno(), 2**43)
-    with refuses("more"):
-        verify_signature(signed, KEY.public, check)
 
 
 STATEMENTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
@@ -254,9 +234,8 @@ STATEMENTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_a_true_signature_of_another_statement_is_refused(name: str, signed: Path) -> None:
-    change, words = STATEMENTS[name]
+@pytest.mark.parametrize(("change", "words"), STATEMENTS.values(), ids=STATEMENTS)
+def test_a_true_signature_of_another_statement_is_refused(change: Any, words: str, signed: Path) -> None:
     signed_anew(signed, change)
     with pytest.raises(InvalidInput, match=words):
         verify_signature(signed, KEY.public, check)
@@ -304,11 +283,8 @@ def test_what_is_refused_changes_or_holds_a_key_is_not_signed(tmp_path: Path) ->
 
 
 def test_a_full_disk_leaves_no_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     folder = make(tmp_path / "REL")
-    monkeypatch.setattr("privmix.folders.os.fsync", full)
+    monkeypatch.setattr("privmix.folders.os.fsync", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(StorageError, match="No space left"):
         sign_folder(folder, KEY, check)
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "certificate.json", "data"]
@@ -341,23 +317,18 @@ def test_keys_of_other_kinds_are_refused(tmp_path: Path) -> None:
     private = curve.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = curve.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     mine = KEY._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "k.pem").touch(0o600)
     for content in (private, public, KEY.public.to_pem(), b"", b"\xff" * 99, mine[:60], mine.replace(b"M", b"A", 1)):
+        (tmp_path / "k.pem").write_bytes(content)
         with pytest.raises(PrivmixError, match="Ed25519"):
-            PrivateKey.read(written(tmp_path / "k.pem", content))
+            PrivateKey.read(tmp_path / "k.pem")
     for content in (private, public, mine, b"", b"\xff" * 99, KEY.public.to_pem()[:70], b"A" * 2**17):
+        (tmp_path / "k.pem").write_bytes(content)
         with refuses("key"):
-            PublicKey.read(written(tmp_path / "k.pem", content))
-    with refuses("key"):
-        PublicKey.read(written(tmp_path / "k.pem", mine))
+            PublicKey.read(tmp_path / "k.pem")
     with pytest.raises(StorageError, match="cannot read"):
         PublicKey.read(tmp_path / "none.pem")
     (tmp_path / "link.pem").symlink_to(tmp_path / "k.pem")
     for read in (PublicKey.read, PrivateKey.read):
         with refuses("key"):
             read(tmp_path / "link.pem")
-
-
-def written(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    path.chmod(0o600)
-    return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,23 +25,13 @@ OLDER = Path(__file__).parent / "older"
 Unit = Annotated[str, Choice("record", "person")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleaseWithUnit(ReleaseFields):
-    unit: Unit = later(NEXT, "record")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelWithUnit(ModelFields):
-    unit: Unit = later(NEXT, "record")
-
-
-def verify_model(certificate: Certificate) -> None:
-    check_guarantee(certificate, plan_of(certificate))
+def with_unit(kind: type[CommonFields]) -> type[CommonFields]:
+    return make_dataclass("Wider", [("unit", Unit, later(NEXT, "record"))], bases=(kind,), frozen=True, kw_only=True)
 
 
 WIDER: dict[str, tuple[type[CommonFields], type[CommonFields], Callable[[Certificate], Any]]] = {
-    "release": (ReleaseFields, ReleaseWithUnit, check_certificate),
-    "model": (ModelFields, ModelWithUnit, verify_model),
+    "release": (ReleaseFields, with_unit(ReleaseFields), check_certificate),
+    "model": (ModelFields, with_unit(ModelFields), lambda found: check_guarantee(found, plan_of(found))),
 }
 
 

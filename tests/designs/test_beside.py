@@ -25,11 +25,10 @@ from privmix.plans.registry import DESIGNS, register
 from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
-from privmix.releases.api import release_to_folder
 from privmix.releases.folder import load_release
 from privmix.releases.verify import verify_release
 from tests.refusals import refuses
-from tests.releases.helpers import CLASSES, make_records
+from tests.releases.helpers import CLASSES, make_records, write_release
 
 RECORDS, DIM = 300, 5
 
@@ -140,9 +139,8 @@ def class_sums(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_plans_releases_and_verifies(class_sums: None, tmp_path: Path) -> None:
     plan = ReleaseConfig(RECORDS, DIM, CLASSES, "class-sums").calibrate(2.0, 1e-3)
-    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (DIM,)}
     records = make_records(RECORDS, DIM)
-    release_to_folder(plan, records, SecretStreams.from_seed(0), tmp_path / "REL", **facts)
+    write_release(tmp_path / "REL", plan, records, 0)
     verified = verify_release(tmp_path / "REL")
     assert verified.recomputed_epsilon <= 2.0
     released = load_release(tmp_path / "REL")
@@ -153,7 +151,7 @@ def test_it_plans_releases_and_verifies(class_sums: None, tmp_path: Path) -> Non
     with pytest.raises(Exception, match=r"sums\.safetensors"):
         verify_release(tmp_path / "REL")
     with refuses("engine"):
-        release_to_folder(plan, records, SecretStreams.from_seed(0), tmp_path / "RAY", engine="ray", **facts)
+        write_release(tmp_path / "RAY", plan, records, 0, engine="ray")
 
 
 def test_without_a_worst_case_it_is_not_audited_as_another(class_sums: None) -> None:

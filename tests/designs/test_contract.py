@@ -197,7 +197,6 @@ def test_rows_hold_what_the_design_says(choices: dict[str, Any]) -> None:
 
 @every_design
 def test_its_worst_case_is_known(choices: dict[str, Any]) -> None:
-    plan = config_of(choices).with_noise(2.0, 4.0)
-    case = worst_case_of(plan)
-    assert case.plan.design == plan.design
+    case = worst_case_of(config_of(choices).with_noise(2.0, 4.0))
+    assert case.plan.design == choices["design"]
     assert attack(case, 4, seed=0, workers=1).present.shape == (2,)

@@ -29,10 +29,9 @@ CASES = [
     (600, 40, 1000.0, 1, "half of them 0"),
     (40, 40, 0.3, 1, "full"),
 ]
-Made = tuple[ThreeStagePlan, ThreeStageMoments]
 
 
-def make(records: int, dim: int, epsilon: float, channels: int, kind: str) -> Made:
+def make(records: int, dim: int, epsilon: float, channels: int, kind: str) -> tuple[ThreeStagePlan, ThreeStageMoments]:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, records)
     x = rng.normal(size=(records, dim))

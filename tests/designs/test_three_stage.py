@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,12 @@ from privmix.learning.model_io import load_model, save_model
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.publication.dataset import ReleasedDataset
+from tests.designs.test_two_stage import DIM, RECORDS
+from tests.designs.test_two_stage import make_plan as two_stage_plan
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, make_records, release
 
-RECORDS, DIM = 400, 6
-
-
-def make_plan(noise: float = 1.0, **choices: Any) -> ThreeStagePlan:
-    plan = ReleaseConfig(**{"records": RECORDS, "dim": DIM, "classes": CLASSES, "design": "three-stage", **choices})
-    return plan.with_noise(noise)
+make_plan = partial(two_stage_plan, design="three-stage")
 
 
 def run(plan: ThreeStagePlan, records: PrivateRecords) -> tuple[ThreeStageMoments, ThreeStageEngine]:

@@ -94,10 +94,16 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture
+def lite(tmp_path: Path) -> str:
+    """A place for a new ledger, in a file."""
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, lite: str) -> str:
     """A place for a new ledger, on both databases in turn."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'ledger.db'}"
+        return lite
     server: Server = request.getfixturevalue("postgresql_server")
     return server(f"d{abs(hash(request.node.nodeid)):x}")

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import event as hooks
 from sqlalchemy.exc import ProgrammingError
 
-from privmix.accounting import Composed, Gaussian, Repeated, epsilon
+from privmix.accounting import Gaussian, Repeated, epsilon
 from privmix.errors import StorageError
 from privmix.ledger.contents import DataIdentity
 from privmix.ledger.ledger import Ledger
@@ -38,7 +38,7 @@ def cut(server: Server) -> None:
 def test_a_server_that_is_killed_under_64_writers(postgresql_server: Server, team: str) -> None:
     """Whoever was told "reserved" is charged, and all of them together fit the budget."""
     people, fits = 64, 40
-    budget = epsilon(Composed((Repeated(Gaussian(9.0), fits),)), DELTA).epsilon * (1 + 1e-9)
+    budget = epsilon(Repeated(Gaussian(9.0), fits), DELTA).epsilon * (1 + 1e-9)
     new_ledger(team, budget=budget)
 
     def try_to(number: int) -> str:
@@ -138,9 +138,8 @@ def test_an_answer_that_is_lost_leaves_the_charge(team: str, monkeypatch: pytest
     (known,) = (entry for entry in again.history("patients") if entry["kind"] == "reserve")
     taken = again.reserve("patients", Gaussian(9.0), purpose="test", id=known["id"])
     assert (taken.id, taken.spent) == (known["id"], known["spent"])
+    again.add_dataset("others", epsilon=4.0, delta=DELTA)
     for name, terms in (("patients", {"purpose": "other"}), ("patients", {"event": Gaussian(8.0)}), ("others", {})):
-        if name == "others":
-            again.add_dataset("others", epsilon=4.0, delta=DELTA)
         with refuses("reservation"):
             again.reserve(name, **{"event": Gaussian(9.0), "purpose": "test", **terms}, id=known["id"])
     with refuses("reservation"):

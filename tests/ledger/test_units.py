@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import sqlalchemy
 
 import privmix as pm
 from privmix.accounting import Adjacency, Event, Gaussian, epsilon, event_from_dict
@@ -60,9 +59,7 @@ def test_records_are_what_is_meant_where_nothing_is_said(ledger: Ledger) -> None
 def test_a_unit_that_was_changed_later_is_found(ledger: Ledger, name: str) -> None:
     other = UNITS[1 - UNITS.index(name)]
     with ledger._engine.begin() as connection:
-        connection.execute(
-            sqlalchemy.text("UPDATE datasets SET unit = :unit WHERE name = :name"), {"unit": other, "name": name}
-        )
+        connection.exec_driver_sql(f"UPDATE datasets SET unit = '{other}' WHERE name = '{name}'")
     for use in (
         lambda: ledger.reserve(name, Gaussian(5.0), unit=other, purpose="test"),
         lambda: ledger.budget(name),
@@ -89,11 +86,10 @@ def capped(ledger: Ledger, event: Event, most: int, *, dataset: str = "person", 
 def test_records_are_charged_to_persons_at_the_price_of_a_group(ledger: Ledger, most: int) -> None:
     event = Repeated(PoissonSampled(0.1, Gaussian(20.0)), 10)
     capped(ledger, event, most)
-    together = group_event(event, most)
-    assert together is not None
     entry = ledger.history("person")[-1]
+    together = event_from_dict(entry["event"])
     assert entry["most_per_person"] == most
-    assert (event_from_dict(entry["event"]), event_from_dict(entry["record_event"])) == (together, event)
+    assert (together, event_from_dict(entry["record_event"])) == (group_event(event, most), event)
     assert ledger.budget("person").spent == pytest.approx(epsilon(together, DELTA).epsilon)
     verify_ledger(ledger)
 
@@ -111,14 +107,12 @@ def test_a_total_says_whom_it_covers(ledger: Ledger) -> None:
 
 
 def test_a_group_is_charged_with_all_that_was_charged_before(ledger: Ledger) -> None:
-    # Each alone fits, both together do not; of single records they would.
-    for _ in range(2):
-        ledger.check("person", Gaussian(6.0), most_per_person=5)
+    """One fits, a second does not; of single records it would."""
     capped(ledger, Gaussian(6.0), 5)
     with pytest.raises(BudgetExceeded):
         capped(ledger, Gaussian(6.0), 5)
-    ledger.reserve("record", Gaussian(6.0), purpose="test")
-    ledger.reserve("record", Gaussian(6.0), purpose="test")
+    for _ in range(2):
+        ledger.reserve("record", Gaussian(6.0), purpose="test")
     assert ledger.budget("person").reservations == 1
 
 
@@ -164,6 +158,7 @@ def test_an_adaptive_budget_takes_groups(url: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
+        lambda entry: entry["event"].update(noise_multiplier=entry["event"]["noise_multiplier"] * (1 + 1e-7)),
         lambda entry: entry.update(most_per_person=3),
         lambda entry: entry.update(event=entry["record_event"]),
         lambda entry: entry.pop("record_event"),
@@ -171,19 +166,11 @@ def test_an_adaptive_budget_takes_groups(url: str) -> None:
     ],
 )
 def test_a_group_that_was_charged_too_little_is_found(ledger: Ledger, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Logarithms of other machines differ in their last digit; a charge that differs in the seventh is another one."""
     capped(ledger, Gaussian(20.0), 4)
     entry = ledger.history("person")[-1]
+    entry["event"]["noise_multiplier"] *= 1 + 1e-13
     check_group(entry)
     change(entry)
     with pytest.raises(InvalidInput, match="ledger entry"):
         check_group(entry)
-
-
-def test_another_machines_rounding_is_no_other_group(ledger: Ledger) -> None:
-    """Logarithms differ in their last digit; a charge that differs in the seventh is another one."""
-    capped(ledger, Gaussian(20.0), 4)
-    entry = ledger.history("person")[-1]
-    noise = entry["event"]["noise_multiplier"]
-    check_group({**entry, "event": {**entry["event"], "noise_multiplier": noise * (1 + 1e-13)}})
-    with pytest.raises(InvalidInput, match="ledger entry"):
-        check_group({**entry, "event": {**entry["event"], "noise_multiplier": noise * (1 + 1e-7)}})

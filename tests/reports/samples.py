@@ -13,22 +13,18 @@ from privmix.reports.records import RunRecord, kinds_from_elsewhere
 
 KINDS = (*OWN_KINDS, *kinds_from_elsewhere())
 RELEASE_ID = "ab12cd34" * 4
-SUBJECT = {"kind": "release", "id": RELEASE_ID}
 CLASSES = tuple("0123456789")
-_VERSIONS = {"privmix": "0.1.0", "numpy": "2.1.0", "torch": "2.6.0"}
 
 
 def record(kind: str, content: dict[str, Any], *, private: bool = False, **more: Any) -> RunRecord:
     fields: dict[str, Any] = {
         "settings": {"confidence": 0.95},
-        "title": "",
         "command": f"privmix {kind} RELEASE --record RUN",
-        "versions": _VERSIONS,
+        "versions": {"privmix": "0.1.0", "numpy": "2.1.0", "torch": "2.6.0"},
         "record_id": f"{KINDS.index(kind) + 1:032x}",
-        "subject": SUBJECT,
-        **more,
+        "subject": {"kind": "release", "id": RELEASE_ID},
     }
-    return RunRecord(kind, private=private, content=content, **fields)
+    return RunRecord(kind, private=private, content=content, **fields | more)
 
 
 def guarantee(epsilon: float = 1.0, delta: float = 1e-5, **changes: Any) -> RunRecord:
@@ -74,7 +70,7 @@ def guarantee(epsilon: float = 1.0, delta: float = 1e-5, **changes: Any) -> RunR
     return record("guarantee", content, title="Release ab12cd34", statements=statements, settings=settings)
 
 
-def audit(*, violated: bool = False, private: bool = False, **changes: Any) -> RunRecord:
+def audit(*, violated: bool = False, **changes: Any) -> RunRecord:
     alphas = np.linspace(0.001, 0.95, 40)
     betas = norm.cdf(norm.isf(alphas) - 0.25)
     content = {
@@ -100,10 +96,10 @@ def audit(*, violated: bool = False, private: bool = False, **changes: Any) -> R
         },
         **changes,
     }
-    return record("audit", content, private=private, title="Audit of the worst case")
+    return record("audit", content, title="Audit of the worst case")
 
 
-def canaries(*, private: bool = True, **changes: Any) -> RunRecord:
+def canaries(*, private: bool = True) -> RunRecord:
     content = {
         "canaries": 1000,
         "included": 493,
@@ -116,12 +112,12 @@ def canaries(*, private: bool = True, **changes: Any) -> RunRecord:
         "proven_by": {"steinke": 0.09, "mahloujifar": 0.12},
         "violated": False,
         "method": "scores by inner product",
-        **changes,
     }
     return record("canary-audit", content, private=private, title="Audit with 1,000 canaries")
 
 
-def noise(**changes: Any) -> RunRecord:
+def noise() -> RunRecord:
+    sources = {"mean": "plan.centre_noise_multiplier", "features": "noise_std.x", "labels": "noise_std.y"}
     found = [
         {
             "name": name,
@@ -136,11 +132,7 @@ def noise(**changes: Any) -> RunRecord:
             "dependence": 1.1,
             "verdict": "as certified",
         }
-        for name, source in (
-            ("mean", "plan.centre_noise_multiplier"),
-            ("features", "noise_std.x"),
-            ("labels", "noise_std.y"),
-        )
+        for name, source in sources.items()
     ]
     content = {
         "design": "poisson",
@@ -149,21 +141,20 @@ def noise(**changes: Any) -> RunRecord:
         "false_alarm": 1e-6,
         "violated": False,
         "noises": found,
-        **changes,
     }
     return record("noise-audit", content, title="Audit of the noise of design poisson")
 
 
 def membership(*, private: bool = True, **changes: Any) -> RunRecord:
     def attack(name: str, mu: float) -> dict[str, Any]:
-        fpr = np.geomspace(1e-4, 1, 60)
+        fpr, auc = np.geomspace(1e-4, 1, 60), float(norm.cdf(mu / 2**0.5))
         tpr = norm.sf(norm.isf(fpr) - mu)
         spread = 1.96 * np.sqrt(tpr * (1 - tpr) / 5000)
         return {
             "name": name,
-            "auc": float(norm.cdf(mu / 2**0.5)),
-            "auc_low": float(norm.cdf(mu / 2**0.5)) - 0.01,
-            "auc_high": float(norm.cdf(mu / 2**0.5)) + 0.01,
+            "auc": auc,
+            "auc_low": auc - 0.01,
+            "auc_high": auc + 0.01,
             "tpr_at": [
                 {"fpr": rate, "tpr": 1.2 * rate, "low": rate, "high": 1.4 * rate, "bound": 2.1 * rate}
                 for rate in (0.001, 0.01)
@@ -194,7 +185,7 @@ def membership(*, private: bool = True, **changes: Any) -> RunRecord:
     return record("membership", content, private=private, title="Membership of the linear classifier", statements=notes)
 
 
-def inversion(*, private: bool = False, **changes: Any) -> RunRecord:
+def inversion(*, private: bool = False) -> RunRecord:
     y, x = np.mgrid[0:28, 0:28]
     rng = np.random.default_rng(0)
     images = np.empty((3, 4, 28, 28), np.uint8)
@@ -223,12 +214,11 @@ def inversion(*, private: bool = False, **changes: Any) -> RunRecord:
             "row_labels": ["m = 1", "m = 4", "m = 16"],
             "column_labels": ["raw", "no noise", "ε = 8", "ε = 1"],
         },
-        **changes,
     }
     return record("inversion", content, private=private, title="Inversion of scattering features")
 
 
-def collapse(*, private: bool = False, **changes: Any) -> RunRecord:
+def collapse() -> RunRecord:
     edges = np.linspace(-0.5, 1.5, 31)
     middles = (edges[1:] + edges[:-1]) / 2
     labels = {"top_kept": 0.66, "level_kept": 0.79, "noise_std": 0.05, "signal_to_noise": 1.5}
@@ -244,9 +234,8 @@ def collapse(*, private: bool = False, **changes: Any) -> RunRecord:
         "histogram": histogram,
         "histograms": [{**labels, **histogram, "design": design, "m": 64} for design in ("poisson", "hierarchical")],
         "labels": 10,
-        **changes,
     }
-    return record("collapse", content, private=private, title="Collapse on a public proxy")
+    return record("collapse", content, title="Collapse on a public proxy")
 
 
 def evaluation(*, private: bool = True, classes: tuple[str, ...] = CLASSES, **changes: Any) -> RunRecord:
@@ -274,16 +263,16 @@ def evaluation(*, private: bool = True, classes: tuple[str, ...] = CLASSES, **ch
     return record("evaluation", content, private=private, title="Accuracy on held-out records", statements=notes)
 
 
-def utility(*, private: bool = False, **changes: Any) -> RunRecord:
+def utility() -> RunRecord:
     points = [
         {"epsilon": epsilon, "accuracy": value, "low": value - 0.02, "high": value + 0.015}
         for epsilon, value in ((1.0, 0.88), (2.0, 0.91), (4.0, 0.93), (8.0, 0.945))
     ]
-    content = {"points": points, "reference_accuracy": 0.983, "metric": "test accuracy", **changes}
-    return record("utility", content, private=private, title="Accuracy against ε")
+    content = {"points": points, "reference_accuracy": 0.983, "metric": "test accuracy"}
+    return record("utility", content, title="Accuracy against ε")
 
 
-def poisoning(*, private: bool = True, **changes: Any) -> RunRecord:
+def poisoning(*, private: bool = True) -> RunRecord:
     def result(defence: str, rate: float, **more: Any) -> dict[str, Any]:
         return {
             "attack": "patch-backdoor",
@@ -317,12 +306,11 @@ def poisoning(*, private: bool = True, **changes: Any) -> RunRecord:
             result("spectral-signatures", 0.6, removed=30.0, removed_poisoned=4.5),
             result("release:poisson,1.0,1e-05", 0.05, **promise),
         ],
-        **changes,
     }
     return record("poisoning", content, private=private, title="Poisoning: patch-backdoor")
 
 
-def ledger(*, private: bool = False, **changes: Any) -> RunRecord:
+def ledger(**changes: Any) -> RunRecord:
     """As of a signed statement that was checked."""
     content = {
         "dataset": "visits",
@@ -343,22 +331,11 @@ def ledger(*, private: bool = False, **changes: Any) -> RunRecord:
         "key_id": "cd" * 32,
         **changes,
     }
-    about = {"kind": "dataset", "id": None}
-    return record("ledger", content, private=private, title="Budget of visits", subject=about)
+    return record("ledger", content, title="Budget of visits", subject={"kind": "dataset", "id": None})
 
 
 def everything(*, private: bool = True) -> list[RunRecord]:
     """One of each kind; those that stem from private rows are private."""
-    return [
-        guarantee(),
-        ledger(),
-        audit(),
-        canaries(private=private),
-        noise(),
-        membership(private=private),
-        inversion(private=private),
-        collapse(),
-        poisoning(private=private),
-        evaluation(private=private),
-        utility(),
-    ]
+    public = [make() for make in (guarantee, ledger, audit, noise, collapse, utility)]
+    of_rows = (canaries, membership, inversion, poisoning, evaluation)
+    return [*public, *(make(private=private) for make in of_rows)]

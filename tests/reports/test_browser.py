@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,39 +24,37 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Pages on disk: full ones, a loud one, and one of two records with long names."""
     folder = tmp_path_factory.mktemp("pages")
     long = "a-name-without-any-place-to-break-it-" * 4
+    seeded = samples.guarantee(insecure_seed=True, warnings=["insecure_seed: no privacy."])
+    classes = samples.evaluation(private=False, classes=tuple(f"{long}{number}" for number in range(12)))
+    named = samples.record("utility", {"metric": long}, settings={long: long}, title=long, command=long * 3)
     made = {
         "owner": render_page(samples.everything(), "owner"),
         "public": render_page(samples.everything(private=False), "public"),
-        "violated": render_page(
-            [
-                samples.guarantee(insecure_seed=True, warnings=["insecure_seed: no privacy."]),
-                samples.audit(violated=True),
-            ],
-            "public",
-        ),
-        "little": render_page(
-            [
-                samples.evaluation(private=False, classes=tuple(f"{long}{number}" for number in range(12))),
-                samples.record("utility", {"metric": long}, settings={long: long}, title=long, command=long * 3),
-            ],
-            "public",
-        ),
+        "violated": render_page([seeded, samples.audit(violated=True)], "public"),
+        "little": render_page([classes, named], "public"),
     }
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text)
     return {name: folder / f"{name}.html" for name in made}
 
 
-def opened(browser: Any, file: Path, width: int = 1440, scheme: str = "light") -> Any:
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.goto(file.as_uri())
-    return page
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages; they are closed after the test."""
+
+    def page_of(file: Path, width: int = 1440, scheme: str = "light") -> Any:
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.goto(file.as_uri())
+        return page
+
+    yield page_of
+    for context in browser.contexts:
+        context.close()
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_it_loads_without_errors_or_requests(name: str, files: dict[str, Path], browser: Any) -> None:
-    said: list[str] = []
-    asked: list[str] = []
+    said, asked = [], []
     page = browser.new_page()
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -68,20 +67,19 @@ def test_it_loads_without_errors_or_requests(name: str, files: dict[str, Path], 
     page.close()
 
 
-def test_its_policy_stops_scripts(files: dict[str, Path], browser: Any, tmp_path: Path) -> None:
+def test_its_policy_stops_scripts(files: dict[str, Path], opened: Any, tmp_path: Path) -> None:
     """Were a text ever to become markup, it still could not run or load."""
     planted = tmp_path / "planted.html"
     attack = '<script>document.title = "taken"</script><img src="http://127.0.0.1:9/x.png" onerror="document.title=1">'
     planted.write_text(files["public"].read_text().replace("<footer>", f"<footer>{attack}"))
-    page = opened(browser, planted)
+    page = opened(planted)
     assert page.title().startswith("Privacy report")
-    page.close()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", PAGES)
-def test_nothing_overflows(name: str, width: int, files: dict[str, Path], browser: Any) -> None:
-    page = opened(browser, files[name], width)
+def test_nothing_overflows(name: str, width: int, files: dict[str, Path], opened: Any) -> None:
+    page = opened(files[name], width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     outside = page.evaluate(
         """width => [...document.querySelectorAll('main *, nav *, header *, footer *')]
@@ -91,12 +89,11 @@ def test_nothing_overflows(name: str, width: int, files: dict[str, Path], browse
         width,
     )
     assert outside == []
-    page.close()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_text_in_figures_is_inside_and_large_enough(width: int, files: dict[str, Path], browser: Any) -> None:
-    page = opened(browser, files["owner"], width)
+def test_text_in_figures_is_inside_and_large_enough(width: int, files: dict[str, Path], opened: Any) -> None:
+    page = opened(files["owner"], width)
     found = page.evaluate(
         """() => [...document.querySelectorAll('svg text')].map(text => {
             const own = text.getBoundingClientRect(), svg = text.closest('svg').getBoundingClientRect();
@@ -108,13 +105,12 @@ def test_text_in_figures_is_inside_and_large_enough(width: int, files: dict[str,
     assert len(found) > 50
     assert [text for text, size, _ in found if size < 8 and len(text) > 1] == []
     assert [text for text, _, shift in found if shift > 4] == []
-    page.close()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_keyboard_reaches_everything(width: int, files: dict[str, Path], browser: Any) -> None:
+def test_the_keyboard_reaches_everything(width: int, files: dict[str, Path], opened: Any) -> None:
     """The skip link first, then every link and every region that may scroll, in the order of the page."""
-    page = opened(browser, files["owner"], width)
+    page = opened(files["owner"], width)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
@@ -136,23 +132,21 @@ def test_the_keyboard_reaches_everything(width: int, files: dict[str, Path], bro
             .map(one => one.outerHTML.slice(0, 80))"""
     )
     assert scrolling == []
-    page.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), zip(WIDTHS, reversed(SCHEMES), strict=True))
 @pytest.mark.parametrize("name", PAGES)
-def test_no_serious_finding_of_axe(name: str, width: int, scheme: str, files: dict[str, Path], browser: Any) -> None:
-    page = opened(browser, files[name], width, scheme)
+def test_no_serious_finding_of_axe(name: str, width: int, scheme: str, files: dict[str, Path], opened: Any) -> None:
+    page = opened(files[name], width, scheme)
     found = axe.Axe().run(page).response["violations"]
     assert [(item["id"], item["impact"], item["nodes"][0]["html"][:120]) for item in found] == []
-    page.close()
 
 
-def test_light_and_dark_are_different_and_both_have_contrast(files: dict[str, Path], browser: Any) -> None:
+def test_light_and_dark_are_different_and_both_have_contrast(files: dict[str, Path], opened: Any) -> None:
     """Lines of figures stand out from their card by 3:1 at least, as WCAG 2.2 asks of graphics."""
     cards = []
     for scheme in SCHEMES:
-        page = opened(browser, files["public"], scheme=scheme)
+        page = opened(files["public"], scheme=scheme)
         card = page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor")
         cards.append(card)
         strokes = page.evaluate(
@@ -165,7 +159,6 @@ def test_light_and_dark_are_different_and_both_have_contrast(files: dict[str, Pa
         # Dots have a rim in the card's colour, to stand out from lines.
         ratios = {stroke: contrast(stroke, card) for stroke in strokes if stroke != card}
         assert min(ratios.values()) >= 3, ratios
-        page.close()
     assert cards[0] != cards[1]
 
 
@@ -182,10 +175,10 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_prints_whole(name: str, files: dict[str, Path], browser: Any) -> None:
+def test_it_prints_whole(name: str, files: dict[str, Path], opened: Any) -> None:
     """Laid out for A4 nothing is wider than the paper or hidden behind a scroll bar; it comes out as a PDF."""
     width = round(210 / 25.4 * 96)
-    page = opened(browser, files[name], width, "dark")
+    page = opened(files[name], width, "dark")
     page.emulate_media(media="print")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     clipped = page.evaluate(
@@ -197,4 +190,3 @@ def test_it_prints_whole(name: str, files: dict[str, Path], browser: Any) -> Non
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     content = page.pdf(format="A4", print_background=True)
     assert content.startswith(b"%PDF")
-    page.close()

@@ -35,11 +35,8 @@ def test_a_public_page_says_no_way_to_a_place_whoever_wrote_the_record() -> None
         assert SECRET not in render_page([record], "public"), place
 
 
-def test_a_command_that_is_none_is_dropped() -> None:
-    assert public_command("privmix '/home/hiv") == ""
-
-
 def test_names_of_classes_and_columns_stay_whole() -> None:
+    assert public_command("privmix '/home/hiv") == ""
     settings = {
         "classes": ["a/b", "n/a", "http://x"],
         "columns": [{"name": "BMI (kg/m2)", "range": [10, 60]}],
