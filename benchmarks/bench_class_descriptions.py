@@ -27,7 +27,7 @@ from bench_designs import data
 from privmix.designs import Classwise, Moments, Poisson
 from privmix.engine.rows import PrivateRecords
 from privmix.features.text import MiniLm
-from privmix.jobs.class_texts import NAMES, class_prior
+from privmix.jobs.fitting import NAMES, class_prior
 from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig

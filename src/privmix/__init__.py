@@ -60,9 +60,8 @@ if TYPE_CHECKING:
     from privmix.jobs.classifier import ReleaseClassifier
     from privmix.jobs.columns import Columns
     from privmix.jobs.data_check import DataCheck
-    from privmix.jobs.loading import load
     from privmix.jobs.models import Model
-    from privmix.jobs.release_folder import Release
+    from privmix.jobs.release_folder import Release, load
     from privmix.jobs.sampling import SampledTable
     from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.kl import GeneralizedKLClassifier

@@ -44,15 +44,14 @@ EXTENDED = {"scenario": "extended", "public": "public.npz", "warm_up": "sam:epoc
 @pytest.fixture
 def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads a private row fails; public data can be read."""
-    open_for = dataset.open_for
+    kind = dataset.Dataset
 
-    def open_private(*arguments: Any) -> Source:
-        source = open_for(*arguments)
+    def open_private(source: Source, *arguments: Any) -> dataset.Dataset:
         for name in ("batches", "read"):
             monkeypatch.setattr(source, name, lambda *_, **__: pytest.fail("a private row was read"))
-        return source
+        return kind(source, *arguments)
 
-    monkeypatch.setattr(dataset, "open_for", open_private)
+    monkeypatch.setattr(dataset, "Dataset", open_private)
 
 
 AUGMENTED = "asam:epochs=1,batch_size=40,rho=0.5,augmentations=flip+crop+autoaugment+cutout,mixing=cutmix,"
@@ -167,7 +166,7 @@ def test_a_model_in_memory_takes_raw_inputs_and_is_saved() -> None:
     assert pm.train("own", **OWN, seed=5, out="DISK").predict(x).tolist() == model.predict(x).tolist()
     model.save("SAVED")
     assert weights("SAVED") == weights("DISK")
-    assert pm.verify("SAVED").found["epsilon"] <= 8
+    assert pm.verify("SAVED").to_dict()["epsilon"] <= 8
     assert pm.evaluate("SAVED", digits(500, 600)).accuracy == model.score(*digits(500, 600))
     with pytest.raises(pm.InvalidInput):
         model.save("SAVED")

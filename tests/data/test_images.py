@@ -25,8 +25,8 @@ from privmix.data.source import DECODER, Source
 from privmix.errors import InvalidInput
 from privmix.features.identity import Pixels
 from privmix.features.spec import check_spec, from_spec
+from privmix.jobs import dataset as jobs_dataset
 from privmix.jobs.columns import Columns
-from privmix.jobs.dataset import open_for
 from tests.data.helpers import png
 from tests.refusals import refuses
 
@@ -209,7 +209,7 @@ def test_the_decoder_travels_with_the_extractor(tmp_path: Path) -> None:
     content = turned(6, "PNG")
     for extractor, decoder in ((fresh, DECODER), (earlier, 1)):
         columns = Columns(image_size=40, colour="rgb")
-        found = open_for(extractor, ([content], [0]), "train", 2, columns).read().x
+        found = jobs_dataset.open_dataset(([content], [0]), extractor, classes=2, columns=columns).source.read().x
         assert np.array_equal(found, decode_images(iter([content]), (40, 40, 3), decoder))
     for wrong in (0, 1, DECODER + 1, "2", True):
         with pytest.raises(InvalidInput, match="decoder"):

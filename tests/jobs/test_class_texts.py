@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import Extractor
 from privmix.features.identity import Pixels
-from privmix.jobs.class_texts import class_prior, class_texts
+from privmix.jobs.fitting import class_prior, class_texts
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from tests.cli.helpers import privmix, refused
 from tests.refusals import refuses

@@ -15,7 +15,7 @@ from privmix.features.efficientnet import EfficientNet
 from privmix.features.identity import Pixels
 from privmix.features.projected import Projected
 from privmix.jobs.columns import Columns
-from privmix.jobs.dataset import open_for
+from privmix.jobs.dataset import open_dataset
 from tests.refusals import refuses
 
 
@@ -34,16 +34,16 @@ def pictures(tmp_path: Path) -> Path:
 def test_what_is_declared_goes_before_the_extractors_own_size(pictures: Path) -> None:
     encoder = EfficientNet(size=64)
     for extractor, given, shape in [
-        (encoder, (Columns(),), (64, 64, 3)),
-        (Projected(encoder, 9), (Columns(),), (64, 64, 3)),
-        (encoder, (Columns(image_size=32),), (32, 32, 3)),
-        (encoder, (Columns(colour="grey"),), (64, 64)),
-        (encoder, (Columns(image_size=32, colour="grey"),), (32, 32)),
+        (encoder, {}, (64, 64, 3)),
+        (Projected(encoder, 9), {}, (64, 64, 3)),
+        (encoder, {"columns": Columns(image_size=32)}, (32, 32, 3)),
+        (encoder, {"columns": Columns(colour="grey")}, (64, 64)),
+        (encoder, {"columns": Columns(image_size=32, colour="grey")}, (32, 32)),
         # As a model's or another dataset's inputs.
-        (encoder, (Columns(), (16, 16)), (16, 16)),
+        (encoder, {"input_shape": (16, 16)}, (16, 16)),
     ]:
-        source = open_for(extractor, pictures, "train", 2, *given)
+        source = open_dataset(pictures, extractor, classes=2, **given).source
         assert source.schema.input_shape == shape
         assert source.read().x.shape == (2, *shape)
     with refuses("images"):
-        open_for(Pixels(), pictures, "train", 2, Columns())
+        open_dataset(pictures, Pixels(), classes=2)

@@ -56,7 +56,7 @@ def test_a_folder_is_what_it_is(release: Path, tmp_path: Path) -> None:
     found = pm.load(release)
     assert found.folder == release
     assert found.dataset.x is found.x
-    assert pm.verify(release).found["epsilon"] <= 8
+    assert pm.verify(release).to_dict()["epsilon"] <= 8
     assert pm.fit(found, learner="noise-aware-ridge", regularisation=0.1).classifier.name == "noise-aware-ridge"
     own = pm.SecondMomentsClassifier(regularisation=0.5)
     assert pm.fit(found, learner=own).classifier is own
@@ -75,7 +75,7 @@ def test_a_release_goes_wherever_its_folder_goes(digits: Digits) -> None:
     given: dict[str, Any] = {"features": "identity", "design": "moments", "epsilon": 4, "delta": 1e-4, "rows": 10}
     release = pm.release((x.reshape(-1, 64) / 240, y), classes=range(10), **given)
     assert release.folder is None
-    assert pm.verify(release).found["epsilon"] == release.certificate.epsilon
+    assert pm.verify(release).to_dict()["epsilon"] == release.certificate.epsilon
     page = pm.report(release).page
     assert release.certificate.id in page
     assert pm.report([release]).page == page

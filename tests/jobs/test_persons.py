@@ -251,7 +251,7 @@ def test_how_many_records_count_is_estimated_where_that_is_asked(tmp_path: Path)
     assert plan["person_quantile"] == 0.9
     said = f"{plan['per_person']} was estimated within the same cost, on the low side and at most 1,000, as what 0.9"
     assert said in str(dict(made.certificate))
-    assert pm.verify(made).found["recomputed_epsilon"] <= made.certificate.epsilon
+    assert pm.verify(made).to_dict()["recomputed_epsilon"] <= made.certificate.epsilon
 
 
 @pytest.mark.parametrize(

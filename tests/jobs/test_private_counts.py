@@ -79,7 +79,7 @@ def test_a_job_estimates_the_count_pays_for_it_and_does_not_show_it(job: str, bo
     assert found == ["private record count", job]
     assert 0.9 * EPSILON < book.ledger.budget("own").spent <= EPSILON
     assert made.certificate.epsilon <= EPSILON
-    assert pm.verify(tmp_path / "OUT").found["recomputed_epsilon"] <= EPSILON
+    assert pm.verify(tmp_path / "OUT").to_dict()["recomputed_epsilon"] <= EPSILON
     assert "is a differentially private estimate" in str(made.certificate["statements"])
 
 

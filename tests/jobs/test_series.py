@@ -109,7 +109,7 @@ def test_a_whole_series_for_one_charge() -> None:
     kinds = [entry["kind"] for entry in book.history("visits")]
     assert (kinds.count("reserve"), kinds.count("commit")) == (1, 1)
     checked = pm.verify(SERIES)
-    assert checked.found["series"]["releases"] == checked.found["series"]["steps"] == STEPS
+    assert checked.to_dict()["series"]["releases"] == checked.to_dict()["series"]["steps"] == STEPS
     with refuses("series"):
         make(4)
     shown = privmix("verify", SERIES)

@@ -73,8 +73,8 @@ def audit_until(
         * Any time: each bound of the result, and ``violated``, is wrong with chance at most 1 - ``confidence``. The
           moment to stop may depend in any way on what was seen.
     """
+    share = check_audit(claimed_epsilon, delta, runs, confidence)
     if stopping.looks_once:
-        share = check_audit(claimed_epsilon, delta, runs, confidence)
         return judge(attack(runs, 0, math.inf, progress), confidence, share)
     until = math.inf if stopping.seconds is None else time.monotonic() + stopping.seconds
     wanted, number = min(FIRST, runs), 1

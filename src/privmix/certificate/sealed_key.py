@@ -221,8 +221,10 @@ def _canonical(values: Mapping[str, Any]) -> bytes:
     return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def sealed_words(commitment: Commitment) -> str:
-    """Sentences that state for whom a key was sealed and until when, and whether that day (UTC) is past."""
+def sealed_words(commitment: Commitment | None) -> str:
+    """State for whom a key was sealed, until when, and whether that day (UTC) is past; "" where none is sealed."""
+    if commitment is None:
+        return ""
     if datetime.now(UTC).date().isoformat() > commitment.until:
         past = f"{commitment.until}, the day of its end, is past"
         return f"sealed for {commitment.whom}; {past}: ask its owner whether it was destroyed"

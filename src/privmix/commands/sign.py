@@ -61,13 +61,15 @@ class Sign(NewFile, Command[Signed]):
     def run(self, progress: Progress) -> Signed:
         from privmix.certificate.keys import PrivateKey
         from privmix.certificate.signing import ATTESTATION_FILE, sign_folder
-        from privmix.jobs.checking import remembered
+        from privmix.jobs.checking import check_folder
 
         folder, key = Path(self.folder), Path(self.key)
         if folder.resolve() in key.resolve().parents:
             raise InvalidInput("key", str(key), "a key outside of the folder, which is shared with others")
         private = PrivateKey.read(key, self.passphrase)
-        found = sign_folder(folder, private, remembered([], progress), overwrite=self.overwrite)
+        found = sign_folder(
+            folder, private, lambda path: check_folder(path, progress).subject, overwrite=self.overwrite
+        )
         return Signed(folder / ATTESTATION_FILE, found.files, found.key_id)
 
 

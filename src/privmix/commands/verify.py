@@ -16,12 +16,6 @@ from privmix.progress import Progress
 if TYPE_CHECKING:
     from privmix.jobs.checking import CheckedFolder
 
-_TOTAL_UNCHECKED: Final = (
-    "that the ledger matches: the figures are the signer's statement (privmix ledger verify --statement compares them)",
-    "that every use of the data was charged to this budget",
-    "charges since that date",
-)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Verify(Command["CheckedFolder"]):
@@ -54,26 +48,25 @@ class Verify(Command["CheckedFolder"]):
         from privmix.certificate.keys import PublicKey
         from privmix.certificate.ledger_total import is_total, read_total
         from privmix.certificate.signing import Subject, claimed_key, verify_signature
-        from privmix.jobs.checking import CheckedFolder, check_folder, remembered
+        from privmix.jobs.checking import CheckedFolder, check_folder
         from privmix.releases.series import is_series
 
         path = Path(self.folder)
         if is_total(path):
             total, statement = read_total(path, None if self.key is None else PublicKey.read(Path(self.key)))
             subject = Subject("ledger-total", total.digest, total.epsilon, total.delta, total.adjacency, total.unit)
-            signer = statement.signer
-            return CheckedFolder(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=signer)
+            return CheckedFolder(subject, total=total, signature=statement.signer)
         if self.module is not None:
             # Verified first: a module of the user's gets no weights from a folder that fails.
             checked = replace(self, module=None)._checked(progress)
-            if checked.subject.kind != MODEL:
+            if checked.held is None or checked.subject.kind != MODEL:
                 raise InvalidInput("module", WITHHELD, "only for a trained model")
             from privmix.training.trained import load_trained
             from privmix.training.verify import NO_MODULE
 
             load_trained(path, self.module)
             left = tuple(text for text in checked.unchecked if text != NO_MODULE)
-            return replace(checked, unchecked=left, found={**checked.found, "unchecked": list(left)})
+            return replace(checked, held=replace(checked.held, unchecked=left))
         if self.key is None:
             checked, claimed = check_folder(path, progress), claimed_key(path)
             return checked if claimed is None else replace(checked, signature={"key_id": claimed, "checked": False})
@@ -81,7 +74,12 @@ class Verify(Command["CheckedFolder"]):
             raise InvalidInput("key", str(self.key), "no key for a whole series: its releases are signed one by one")
         # The maker comes before the content.
         found: list[CheckedFolder] = []
-        signed = verify_signature(path, PublicKey.read(Path(self.key)), remembered(found, progress))
+
+        def check(folder: Path) -> Subject:
+            found.append(check_folder(folder, progress))
+            return found[-1].subject
+
+        signed = verify_signature(path, PublicKey.read(Path(self.key)), check)
         return replace(found[-1], signature={"key_id": signed.key_id, "checked": True})
 
 

@@ -12,7 +12,6 @@ from privmix.accounting.base import UnsupportedEvent
 from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit, audit_noise
 from privmix.audits.audit import audit_plan
-from privmix.audits.bounds import check_audit
 from privmix.audits.looks import Stopping
 from privmix.audits.verdict import AuditVerdict
 from privmix.errors import REFUTED, InvalidInput
@@ -51,9 +50,6 @@ class AuditResult(Measured, Generic[A]):
     @property
     def exit_code(self) -> int:
         return REFUTED if self.violated else 0
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.audit.to_dict()
 
 
 @dataclass(frozen=True)
@@ -107,49 +103,30 @@ def audit_worst_case(
 ) -> AuditResult[AuditVerdict]:
     """Run the plan on the worst pair of neighbouring datasets. Reads no private record."""
     plan = claim.plan
-    check_audit(claim.epsilon, claim.delta, runs, confidence)
-    how: dict[str, Any] = {
-        "runs": runs,
-        "confidence": confidence,
-        "seed": seed,
-        "progress": progress,
-        "stopping": stopping,
-    }
+    how: dict[str, Any] = {"runs": runs, "confidence": confidence, "seed": seed, "stopping": stopping}
     if isinstance(plan, TrainingPlan):
         # Audits of releases need no torch.
         from privmix.training.worst_case import audit_training
 
-        found = audit_training(plan, claim.epsilon, **how)
+        found = audit_training(plan, claim.epsilon, progress=progress, **how)
     else:
-        found = audit_plan(plan, claim.epsilon, claim.delta, own_price=not claim.as_published, **how)
-    settings: dict[str, Any] = {"plan": plan.to_dict(), "seed": seed}
-    statements = list(found.statements)
-    if claim.subject["kind"] == "design":
-        settings = {"plan": plan.to_dict(), "as_published": claim.as_published, "seed": seed}
+        # A published claim is not the price of what runs, whose trade-off curve is then no part of the claim.
+        own_price = not claim.as_published
+        found = audit_plan(plan, claim.epsilon, claim.delta, own_price=own_price, progress=progress, **how)
+    of_design = {"as_published": claim.as_published} if claim.subject["kind"] == "design" else {}
+    settings = {"plan": plan.to_dict(), **of_design, "seed": seed}
+    title, statements = f"Worst-case audit of design {found.design}", list(found.statements)
     if claim.as_published:
         statements.insert(0, "The noise follows the papers' formula, which is not a bound.")
-    measurement = Measurement(
-        "audit",
-        claim.subject,
-        found.to_dict(),
-        private=False,
-        settings=settings,
-        title=f"Worst-case audit of design {found.design}",
-        statements=statements,
-    )
+    content = found.to_dict()
+    measurement = Measurement("audit", claim.subject, content, False, settings, title, statements)
     return AuditResult(measurement, found)
 
 
 def audit_its_noise(claim: Claim, confidence: float, seed: int | None, progress: Progress) -> AuditResult[NoiseAudit]:
     """Draw every noise of the plan on empty records. Reads no private record."""
     found = audit_noise(claim.plan, confidence=confidence, seed=seed, progress=progress)
-    measurement = Measurement(
-        "noise-audit",
-        claim.subject,
-        found.to_dict(),
-        private=False,
-        settings={"plan": claim.plan.to_dict(), "seed": seed},
-        title=f"Audit of the noise of design {found.design}",
-        statements=found.statements,
-    )
+    settings = {"plan": claim.plan.to_dict(), "seed": seed}
+    title, content = f"Audit of the noise of design {found.design}", found.to_dict()
+    measurement = Measurement("noise-audit", claim.subject, content, False, settings, title, found.statements)
     return AuditResult(measurement, found)

@@ -79,18 +79,19 @@ def check_noted(ledger: str | Ledger | None, dataset: str | None, note: Mapping[
     """Raise :class:`InvalidInput` unless a run's charge is of this dataset, and of a ledger where one is given."""
     if (ledger is None) != (note is None):
         # Not its address, which may hold a password.
-        given = None if ledger is None else "a ledger"
+        given = ledger and "a ledger"
         raise InvalidInput("ledger", given, "the ledger of the interrupted run, or none if it had none")
     if note is not None and note["dataset"] != dataset:
         raise InvalidInput("dataset", dataset, "the dataset that the interrupted run was charged to")
 
 
-def check_budget(ledger: Any, dataset: str | None, seed: int | None, what: str) -> None:
-    """Raise :class:`InvalidInput` unless ledger, dataset and seed go together; `what` is paid for, as "a release"."""
+def check_budget(
+    ledger: Any, dataset: str | None, seed: int | None, what: str, most_per_person: int | None = None
+) -> None:
+    """Raise :class:`InvalidInput` unless the options of a charge go together; `what` is paid for, as "a release"."""
     if (ledger is None) != (dataset is None):
         # Its address may hold a password.
-        given = Unquoted("only one of the two")
-        raise InvalidInput("ledger, dataset", given, "both options, or neither")
+        raise InvalidInput("ledger, dataset", Unquoted("only one of the two"), "both options, or neither")
     if seed is not None:
         check_integer("seed", seed, low=0, high=_HIGHEST_SEED)
     if ledger is not None and seed is not None:
@@ -99,10 +100,6 @@ def check_budget(ledger: Any, dataset: str | None, seed: int | None, what: str) 
             seed,
             f"no seed with `ledger`: a seed makes the noise predictable, so the privacy cost of {what} is unbounded",
         )
-
-
-def check_cap(most_per_person: int | None, ledger: Any) -> None:
-    """Raise :class:`InvalidInput` where a cap of a person's records is given and nothing is charged by it."""
     if most_per_person is not None:
         check_integer(CAP, most_per_person, low=1)
         if ledger is None:
@@ -186,18 +183,13 @@ class Spent:
             return "nothing was spent: no noise was drawn and nothing was published."
         if not self.known:
             return f"{cost} may have been charged to dataset {self.dataset!r}: see the ledger. No record was read."
+        left = ""
+        if (one := self.budget) is not None:
+            rest = rounded_down(max(0.0, one.epsilon - one.spent), 4)
+            spent = f"epsilon {rounded_up(one.spent, 4)} of {exact(one.epsilon)} is spent"
+            left = f": {spent}, {rest} is left, at delta {exact(one.delta)}"
         seen = "" if self.drawn else " No noise was drawn and nothing was published."
-        return f"{cost} was charged to dataset {self.dataset!r} and stays charged{self._left()}.{seen}"
-
-    def _left(self) -> str:
-        one = self.budget
-        if one is None:
-            return ""
-        left = rounded_down(max(0.0, one.epsilon - one.spent), 4)
-        return (
-            f": epsilon {rounded_up(one.spent, 4)} of {exact(one.epsilon)} is spent, {left} is left, "
-            f"at delta {exact(one.delta)}"
-        )
+        return f"{cost} was charged to dataset {self.dataset!r} and stays charged{left}.{seen}"
 
     def _way_on(self) -> str:
         if self.kept and self.mended:

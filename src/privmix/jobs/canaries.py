@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -50,18 +49,11 @@ _PRIVATE: Final = "These figures come from private records, without any guarante
 _UNCHARGED: Final = "No ledger was charged for this run: only these figures were kept."
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PlannedAudit(PlannedJob["CanaryJob"]):
-    """An audit with canaries that is planned: no private record was read."""
-
-    @property
-    def count_is_private(self) -> bool:
-        """Whether the real number of records is not to be shown."""
-        return self.job.audited.plan.records_declared or self.plan.per_person is not None
+_Planned: TypeAlias = PlannedJob["CanaryJob"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
+class CanaryJob(CanaryOptions, Job[_Planned, AuditResult[CanaryAudit]]):
     """An audit of a trained model with canaries among the owner's records: :meth:`plan` it, then :meth:`carry_out`.
 
     Formal guarantees: those of :class:`privmix.jobs.job.Job`. Only the figures of the run are kept, and they are marked
@@ -76,7 +68,6 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
 
     @cached_property
     def audited(self) -> _Target:
-        """Audited model, with a valid certificate."""
         return _Target.of(Path(self.target), self.config, self.module)
 
     @cached_property
@@ -95,59 +86,48 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
 
     @cached_property
     def extractor(self) -> Extractor:
-        """The target's."""
         return from_spec(self.audited.facts.extractor, self.features_model)
 
     @cached_property
     def opened(self) -> Dataset:
         return open_for_model(self.audited.facts, self.extractor, self.data, self.split, self.declared)
 
-    def plan(self) -> PlannedAudit:
+    def plan(self) -> _Planned:
         """Check everything that can be checked without a private record and without a charge."""
         self.check()
-        target, schema = self.audited, self.opened.schema
-        self._check_persons()
+        plan, opened = self.audited.plan, self.opened
+        if self.of_persons is not (plan.per_person is not None):
+            allowed = "no persons: the target protects records"
+            if not self.of_persons:
+                allowed = "the column of persons (`person`): the target protects persons"
+            raise InvalidInput("person", "given" if self.of_persons else "nothing", allowed)
+        self.persons.check(opened)
         # A declared count, or a count of persons, is not the number of records.
-        counted = not target.plan.records_declared and target.plan.per_person is None
-        if counted and schema.records != target.plan.records:
-            raise InvalidInput(
-                "data", WITHHELD, f"the {target.plan.records} records of the target: give its data and split"
-            )
-        return PlannedAudit(job=self, plan=target.plan, key=RunKey(self.seed))
+        counted = not plan.records_declared and plan.per_person is None
+        if counted and opened.schema.records != plan.records:
+            raise InvalidInput("data", WITHHELD, f"the {plan.records} records of the target: give its data and split")
+        return PlannedJob(job=self, plan=plan, key=RunKey(self.seed))
 
-    def _check_persons(self) -> None:
-        declared = self.persons.declared(self.declared.person)
-        if declared is not (self.audited.plan.per_person is not None):
-            allowed = "the column of persons (`person`): the target protects persons"
-            if declared:
-                allowed = "no persons: the target protects records"
-            raise InvalidInput("person", "given" if declared else "nothing", allowed)
-        self.persons.check(self.opened)
+    def cost(self, planned: _Planned) -> JobCost:
+        plan, checked = self.audited.plan, self.audited.checked
+        # Charged in full: the figures come of a second training on the same records.
+        return JobCost(plan.event, plan.adjacency, "canary audit", checked.epsilon, checked.delta, unit_of(plan).one)
 
-    def cost(self, planned: PlannedAudit) -> JobCost:
-        target = self.audited
-        unit = unit_of(target.plan).one
-        spent = target.checked.epsilon, target.checked.delta
-        return JobCost(target.plan.event, target.plan.adjacency, "canary audit", *spent, unit)
-
-    def read(self, planned: PlannedAudit, work: Work, progress: Progress) -> PrivateRecords:
-        """Features, on disk where asked for; and whose they are."""
+    def read(self, planned: _Planned, work: Work, progress: Progress) -> PrivateRecords:
         whose = self.whose()
         if self.store is None:
-            found = features_in_memory(self.opened.source, self.extractor, progress)
-        else:
-            store = features_on_disk(self.opened, self.extractor, Path(self.store), progress)
-            found = PrivateRecords(store.features, store.labels)
-        return replace(found, persons=whose)
+            return replace(features_in_memory(self.opened.source, self.extractor, progress), persons=whose)
+        # Not sorted by person as a release's store is: a training finds the records of a person at any place.
+        store = features_on_disk(self.opened, self.extractor, Path(self.store), progress)
+        return PrivateRecords(store.features, store.labels, whose)
 
-    def compute(self, planned: PlannedAudit, work: Work, records: Any, progress: Progress) -> AuditResult[CanaryAudit]:
+    def compute(self, planned: _Planned, work: Work, records: Any, progress: Progress) -> AuditResult[CanaryAudit]:
         assert work.streams is not None
-        target, facts = self.audited, self.audited.facts
-        plain = ModelFacts(facts.classes, facts.extractor, tuple(facts.input_shape), facts.dim)
+        target, classes = self.audited, len(self.audited.facts.classes)
         audit = audit_training_canaries(
             target.training,
-            plain,
-            TrainingRecords.of(records.features, records.labels, classes=len(facts.classes), persons=records.persons),
+            target.facts,
+            TrainingRecords.of(records.features, records.labels, classes=classes, persons=records.persons),
             self.config,
             plan=target.plan,
             network=target.network,
@@ -157,25 +137,15 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
         )
         # The audit is compared with the certificate's figure, which may be higher than the price.
         audit = replace(audit, proof=replace(audit.proof, claimed_epsilon=target.checked.epsilon))
-        measured = self._measurement(audit)
-        private = tuple(text for text in measured.statements if text in (_PRIVATE, _UNCHARGED))
-        return AuditResult(measured, audit, warnings=private)
-
-    def noted(self, result: AuditResult[CanaryAudit]) -> str:
-        return "canary audit"
-
-    def _measurement(self, audit: CanaryAudit) -> Measurement:
-        of_persons = self.audited.plan.per_person is not None
-        statements = [_PROOF, _OF_PERSONS] if of_persons else [_PROOF]
-        if not self.public_data:
-            statements += [_PRIVATE] if self.ledger is not None else [_PRIVATE, _UNCHARGED]
-        return Measurement(
+        of_persons = target.plan.per_person is not None
+        warnings = () if self.public_data else (_PRIVATE,) if self.ledger is not None else (_PRIVATE, _UNCHARGED)
+        measurement = Measurement(
             "canary-audit",
-            {"kind": MODEL, "id": self.audited.checked.id},
+            {"kind": MODEL, "id": target.checked.id},
             audit.to_dict(),
             private=not self.public_data,
             settings={
-                "plan": self.audited.plan.to_dict(),
+                "plan": target.plan.to_dict(),
                 "kind": self.config.kind,
                 "evidence": self.config.evidence,
                 "split": self.split,
@@ -183,8 +153,12 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
                 **({"canary_records": self.config.canary_records} if of_persons else {}),
             },
             title=f"One-run audit with {self.config.canaries:,} {audit.canaries}",
-            statements=statements,
+            statements=[_PROOF, *([_OF_PERSONS] if of_persons else []), *warnings],
         )
+        return AuditResult(measurement, audit, warnings=warnings)
+
+    def noted(self, result: AuditResult[CanaryAudit]) -> str:
+        return "canary audit"
 
 
 @dataclass(frozen=True)
@@ -203,19 +177,15 @@ class _Target:
             allowed = "the folder of a trained model; audit a release without `data` and `canaries`"
             raise InvalidInput("target", Unquoted("a release"), allowed)
         checked, model = verify_trained(folder), load_trained(folder, module)
-        plan, training = plan_of(model.certificate), trained_on_records(model.certificate)
+        plan, settings = plan_of(model.certificate), model.certificate["settings"]
+        # The training is repeated by its certificate, which holds no views, banks or public data.
+        if settings.get("views") != stored(ViewConfig.plain()) or settings.get("bank_views"):
+            raise InvalidInput("target", "a model trained on views", "a model trained on the records themselves")
+        if settings.get("scenario") != "cold" or model.certificate["public_data"]:
+            raise InvalidInput("target", "a model trained with public data", "a model trained on private records only")
+        training = TrainingConfig.from_settings(settings)
         # Before the charge: a training that canaries cannot audit would be paid for nothing.
         check_auditable_training(training, config)
         network, weights = initial_network(model, module), FlatParameters(model.network).size
         check_room(config, weights=weights, records=plan.records, units=unit_of(plan).many)
         return cls(checked, plan, training, model.facts_, network)
-
-
-def trained_on_records(certificate: Mapping[str, Any]) -> TrainingConfig:
-    """Return the config of a model trained on plain records; a certificate holds no views, banks or public data."""
-    settings = certificate["settings"]
-    if settings.get("views") != stored(ViewConfig.plain()) or settings.get("bank_views"):
-        raise InvalidInput("target", "a model trained on views", "a model trained on the records themselves")
-    if settings.get("scenario") != "cold" or certificate["public_data"]:
-        raise InvalidInput("target", "a model trained with public data", "a model trained on private records only")
-    return TrainingConfig.from_settings(settings)

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
 from privmix.errors import InvalidInput
 from privmix.jobs.fitting import fitted
@@ -83,8 +83,8 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if release is None:
             raise InvalidInput("release", None, "a release, or its folder")
         # A learner that was given is fitted as a copy: scikit-learn's estimators leave their arguments as they are.
-        learner = type(self.learner)(**self.learner.get_params()) if isinstance(self.learner, ReleaseLearner) else None
-        asked = {**self.get_params(deep=False), "learner": learner or self.learner}
+        # `safe=False`: a learner may also be a name, which `clone` otherwise refuses.
+        asked = {**self.get_params(deep=False), "learner": clone(self.learner, safe=False)}
         del asked["release"]
         self.model_ = fitted(release, FitOptions(**asked))
         named = self.model_.named(np.arange(len(self.model_.classes)))
@@ -95,13 +95,10 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) classes of n raw inputs; as :meth:`privmix.Model.predict`."""
-        return self._fitted().predict(X)
+        check_is_fitted(self, "model_")
+        return self.model_.predict(X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """(n, K) probabilities of ``classes_``, in this order; errors as :meth:`privmix.Model.predict_proba`."""
-        return self._fitted().predict_proba(X)[:, self._order]
-
-    def _fitted(self) -> Model:
-        if not hasattr(self, "model_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit() first")
-        return self.model_
+        check_is_fitted(self, "model_")
+        return self.model_.predict_proba(X)[:, self._order]

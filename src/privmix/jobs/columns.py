@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _IMAGES: Final = "Columns and images"
 _CSV: Final = ("separator", "decimal", "encoding")
-_OWN: Final = ("label", "person", "csv")
 NO_LABEL: Final = "none"
 
 
@@ -56,46 +55,38 @@ class TableColumns:
         return replace(whole, **{name: one for name, one in given.items() if name != "columns"})
 
     @property
-    def csv_said(self) -> dict[str, str | None]:
-        """The declaration of CSV files: separator, decimal mark, encoding."""
-        said = self._csv_parts()
-        # A comma at the end of a part looks like one between two.
-        words = {"comma": ",", "": ",", "point": ".", "semicolon": ";"}
-        return {name: words.get(said[name], said[name]) if name in said else None for name in _CSV}
-
-    def _csv_parts(self) -> Mapping[str, Any]:
+    def csv_said(self) -> dict[str, Any]:
+        """The declaration of CSV files; `header`: names of columns of files without a header line, or their number."""
         said: Any = self.csv or {}
         if isinstance(said, str):
             parts = [part.partition("=") for part in parts_of(said) if part]
             said = {name if equals else "": value for name, equals, value in parts}
         if not isinstance(said, Mapping) or not set(said) <= {*_CSV, "header"}:
             raise InvalidInput("csv", self.csv, f"KEY=VALUE,... of {', '.join(_CSV)}, header")
-        return said
-
-    @property
-    def header_said(self) -> int | list[str] | None:
-        """Names of the columns of files without a header line, or how many there are."""
-        said = self._csv_parts().get("header")
-        if said is None or isinstance(said, int):
-            return said
-        return int(said) if isinstance(said, str) and said.strip().isdigit() else listed(said, "|")
+        # A comma at the end of a part looks like one between two.
+        words = {"comma": ",", "": ",", "point": ".", "semicolon": ";"}
+        header = said.get("header")
+        if isinstance(header, str) and header.strip().isdigit():
+            header = int(header)
+        elif not isinstance(header, int | None):
+            header = listed(header, "|")
+        marks = {name: words.get(said[name], said[name]) if name in said else None for name in _CSV}
+        return {**marks, "header": header}
 
     def dialect(self, numbers: Sequence[str] = (), needed: bool = True) -> Dialect | None:
         """How CSV files are written, where anything is declared of it; see :class:`privmix.data.dialect.Dialect`."""
-        given: dict[str, Any] = {name: value for name, value in self.csv_said.items() if value is not None}
-        if isinstance(self.header_said, int):
-            count = check_integer("csv header", self.header_said, low=1, high=2**16)
-            given["header"] = tuple(f"column_{place}" for place in range(1, count + 1))
-        elif self.header_said is not None:
-            given["header"] = tuple(self.header_said)
+        given = {name: value for name, value in self.csv_said.items() if value is not None}
         if not given:
             return None
+        header = given.pop("header", ())
+        if isinstance(header, int):
+            count = check_integer("csv header", header, low=1, high=2**16)
+            header = [f"column_{place}" for place in range(1, count + 1)]
         # Imported here: options are listed without it.
         from privmix.data.dialect import Dialect
 
-        names = {name: f"csv {name}" for name in (*_CSV, "header")}
-        with in_terms_of(names):
-            return Dialect(**given, numbers=tuple(numbers), needed=needed)
+        with in_terms_of({name: f"csv {name}" for name in (*_CSV, "header")}):
+            return Dialect(**given, header=tuple(header), numbers=tuple(numbers), needed=needed)
 
 
 @described
@@ -120,27 +111,28 @@ class Columns(TableColumns):
     def __repr__(self) -> str:
         said = {item.name: (getattr(self, item.name), item.default) for item in fields(Columns)}
         if not isinstance(self.person, str):
-            # It may be identifiers, not names of columns.
+            # It may be identifiers, not names of columns, and a repr ends up in logs.
             del said["person"]
         given = ", ".join(f"{name}={one!r}" for name, (one, usual) in said.items() if one != usual)
         return f"{type(self).__name__}({given})"
 
     def to_dict(self) -> dict[str, Any]:
-        said = {item.name: getattr(self, item.name) for item in fields(Columns)}
-        lists = {name: list(value) for name, value in said.items() if isinstance(value, list | tuple)}
-        header = self.header_said
+        said, person = self.csv_said, self.person
+        header = said.pop("header")
         # As files and charges of earlier versions name them.
         return {
             "label_column": self.label,
             "number_columns": self.number_names,
-            "person": lists.get("person", self.person),
-            **self.csv_said,
+            "person": list(person) if isinstance(person, list | tuple) else person,
+            **said,
             "header": None if isinstance(header, int) else header,
             "no_header": header if isinstance(header, int) else None,
             "text_column": None,
             "feature_column": None,
             "image_column": "image",
-            **{name: said[name] for name in said if name not in (*_OWN, "columns")},
+            "feature_length": self.feature_length,
+            "image_size": self.image_size,
+            "colour": self.colour,
         }
 
     @property
@@ -152,27 +144,9 @@ class Columns(TableColumns):
     def person_names(self) -> list[str]:
         return [] if self.person is None else listed(self.person)
 
-    @classmethod
-    def of(
-        cls,
-        columns: Columns | str | Sequence[str] | None,
-        label: str | None = None,
-        person: str | Sequence[str] | None = None,
-    ) -> Columns:
-        """From a declaration in Python: :class:`Columns`, or names of number columns; and labels' and persons' columns.
-
-        Example:
-            >>> Columns.of(["age", "dose"], "ill") == Columns(label="ill", columns=["age", "dose"])
-            True
-        """
-        found = columns if isinstance(columns, Columns) else cls(columns=columns)
-        given: dict[str, Any] = {"label": label, "person": person}
-        return replace(found, **{name: one for name, one in given.items() if one is not None})
-
     def elsewhere(self) -> Columns:
         """For another dataset of the same inputs, whose format may differ: its shape is declared by the first's."""
-        said = {item.name: getattr(self, item.name) for item in fields(Columns)}
-        return _Elsewhere(**{**said, "image_size": None, "colour": None, "feature_length": None})
+        return _Elsewhere(**{**vars(self), "image_size": None, "colour": None, "feature_length": None})
 
 
 @dataclass(frozen=True)
@@ -195,21 +169,16 @@ class ModelColumns(Columns):
 
 
 def listed(names: str | Sequence[str], mark: str = ",") -> list[str]:
-    """Names of columns, as a list or with commas between them; double quotes enclose a name with a comma.
-
-    Example:
-        >>> listed('age, "dose, mg"'), listed(["age"]), listed('age|"dose, mg"', "|")
-        (['age', 'dose, mg'], ['age'], ['age', 'dose, mg'])
-    """
+    """Return names of columns, given as a list or with marks between them; quotes enclose a name with a mark."""
     if not isinstance(names, str):
         return list(names)
     return [name.strip() for name in next(csv_lines.reader([names], delimiter=mark, skipinitialspace=True), [])]
 
 
-def class_list(text: str | None) -> int | list[str] | str | None:
+def class_list(text: Any) -> Any:
     """``"10"`` means ten classes "0".."9"; ``"cat,dog"`` names them; ``"@FILE"`` names a file with one a line."""
-    # "ClassLabel" stays: see `privmix.data.source.resolve_classes`.
-    if text is None or text == "ClassLabel":
+    # Lists stay, and so does "ClassLabel": see `privmix.data.source.resolve_classes`.
+    if not isinstance(text, str) or text == "ClassLabel":
         return text
     if text.startswith("@"):
         try:

@@ -37,10 +37,6 @@ class Counted:
     charge: Charge
     persons: dict[str, str] | None = None
 
-    def note(self) -> dict[str, Any]:
-        """Note of the count that the run keeps."""
-        return {"counted": asdict(self.found), "persons": self.persons}
-
 
 def count(job: Job[Any, Any], asked: Any, key: RunKey, state: RunState | None) -> Counted:
     """Estimate the number of units, and of K where needed, to plan with; return the charge, too.
@@ -90,10 +86,10 @@ def count(job: Job[Any, Any], asked: Any, key: RunKey, state: RunState | None) -
             run.bind_charge(json.dumps(query))
         # Set before the draw: one that fails midway counts as drawn.
         told.drawn = True
-        counted = Counted(private_count(asked, held, key.streams() if run is None else run.streams), charge, persons)
+        found = private_count(asked, held, key.streams() if run is None else run.streams)
         if run is not None:
-            run.note(**counted.note())
-    return counted
+            run.note(counted=asdict(found), persons=persons)
+    return Counted(found, charge, persons)
 
 
 @contextmanager
@@ -127,11 +123,15 @@ def _digest(whose: NDArray[np.int64], key: bytes) -> str:
     return hashlib.blake2b(np.ascontiguousarray(whose, "<i8").data, key=key, digest_size=32).hexdigest()
 
 
-def check_asked(private_count: bool, records: int | None, *, dry_run: bool, most_per_person: int | None) -> None:
-    """Raise :class:`InvalidInput` where a private count does not go with the other options."""
-    if private_count and (records is not None or dry_run):
+def check_asked(job: Any) -> None:
+    """Raise :class:`InvalidInput` where a private count, or its absence, does not go with a job's other options."""
+    if job.private_count and (job.records is not None or job.dry_run):
         raise InvalidInput("private_count", True, "only without `records` and `dry_run`, since it reads the count")
-    if private_count and most_per_person is not None:
+    if job.private_count and job.most_per_person is not None:
         # The count decided how the records were treated; with another count this could cost a person more.
         allowed = "no cap with `private_count`: the cost of several records together is not known then"
-        raise InvalidInput("most_per_person", most_per_person, allowed)
+        raise InvalidInput("most_per_person", job.most_per_person, allowed)
+    if job.of_persons and job.epsilon != 0 and job.records is None and not job.private_count:
+        # The number of records counts as public; how many persons they are of does not.
+        allowed = "the number of persons: declare it, or estimate it with `private_count`"
+        raise InvalidInput("records", None, allowed)

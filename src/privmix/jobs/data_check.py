@@ -101,7 +101,6 @@ class DataCheck(Shown):
     listed: int = 20
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return counts, and where the first values are. Private."""
         counts = sorted(self.counts.items(), key=lambda item: (not item[0][2], -item[1]))
         misfits = {
             f"{column or 'label'}: {why}": f"{count:,}, {'refused' if refused else 'taken'}"
@@ -157,8 +156,7 @@ class DataCheck(Shown):
         for name in (name for name, alike in self.like_thousands.items() if alike):
             found.append(
                 f"column {name}: every decimal mark is followed by three digits. If it separates thousands, each "
-                f"number is "
-                'read as a thousandth of it: declare "thousands" for the column in the specification'
+                f'number is read as a thousandth of it: declare "thousands" for the column in the specification'
             )
         empty = [name for name, count in self.classes.items() if not count]
         if empty and sum(self.classes.values()):

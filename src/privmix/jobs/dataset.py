@@ -28,72 +28,6 @@ PUBLISHED_NAMES: Final = "published names"
 _READ_BY: Final = ("label_column", "number_columns", "separator", "decimal", "encoding", "header", "no_header")
 
 
-def open_for(
-    extractor: Extractor,
-    data: Any,
-    split: str,
-    classes: Any,
-    columns: Columns,
-    input_shape: tuple[int, ...] | None = None,
-    labelled: bool = True,
-) -> Source:
-    """Open a dataset as the extractor takes it: tables with its columns, texts, or arrays."""
-    # `input_shape`: a model's or another dataset's, where shapes are not declared; otherwise the extractor's, if it
-    # has one. For `data` and `labelled` see `privmix.data.open_dataset`.
-    reads, names = extractor.reads, columns.number_names
-    if labelled and columns.label is None:
-        if classes is not None and not (isinstance(classes, list) and classes == list(ALL_RECORDS)):
-            shown = classes if isinstance(classes, int | str) else type(classes).__name__
-            raise InvalidInput("classes", shown, "no value without a label; with one, its column in `label`")
-        classes, labelled = list(ALL_RECORDS), False
-    if names is not None and isinstance(reads, Tabular):
-        raise InvalidInput(
-            "columns", columns.columns, "no columns with a tabular extractor: its specification names them"
-        )
-    if isinstance(reads, TextEncoder):
-        names = names or ["text"]
-        if len(names) > 1:
-            raise InvalidInput("columns", columns.columns, "one column, of texts, with a text extractor")
-    table = reads.columns if isinstance(reads, Tabular) else names if isinstance(reads, TextEncoder) else None
-    options: dict[str, Any] = {
-        "split": split,
-        "classes": classes,
-        "label_column": columns.label or "",
-        "columns": table,
-        "number_columns": names if table is None else None,
-        "feature_length": columns.feature_length,
-        "image_size": columns.image_size,
-        "colour": columns.colour,
-        "input_shape": reads.image_shape if input_shape is None else input_shape,
-        "labelled": labelled,
-        "decoder": reads.decoder,
-        "person_columns": columns.person_names,
-        "values": reads.values if isinstance(reads, Tabular) else (),
-        "dialect": columns.dialect(reads.number_columns if isinstance(reads, Tabular) else ()),
-    }
-    named = reads.feature_names if isinstance(reads, Identity) else ()
-    try:
-        source = readers.open_dataset(data, **options)
-    except InvalidInput as error:
-        if not named or error.field != "columns":
-            raise
-        # There are other columns than those that were released, or no header lists the columns.
-        source = readers.open_dataset(data, **{**options, "number_columns": list(named)})
-    if isinstance(reads, Pixels) and source.number_names is not None and input_shape is None:
-        allowed = (
-            "images for pixels, the default. For plain numbers use `features` identity; for other tables use "
-            "`features` tabular:SPEC.json (privmix spec drafts the file)"
-        )
-        raise InvalidInput("features", reads.name, allowed)
-    if named and source.number_names not in (None, named):
-        # The columns that were released, in their order, at any place in the data.
-        source = readers.open_dataset(data, **{**options, "number_columns": list(named)})
-    extractor.check_schema(source.schema)
-    if columns.label is None and classes == list(ALL_RECORDS) != list(source.schema.classes):
-        raise InvalidInput("label", None, "the default: these data have labels of their own")
-    return source
-
-
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """The private dataset of a job; make it with :func:`open_dataset`."""
@@ -131,9 +65,7 @@ class Dataset:
 
     def listings(self) -> tuple[str, ...]:
         """Return hashes by which earlier versions' ledgers may know the same records."""
-        if self.place is None:
-            return ()
-        return listings_of(self.place, self.contents())
+        return () if self.place is None else listings_of(self.place, self.contents())
 
     def origin(self) -> Mapping[str, Any]:
         """Origin of a store's features: the split, every file's path and SHA-256, and the declared columns."""
@@ -162,7 +94,7 @@ class Dataset:
 
 
 def shown_names(names: Mapping[str, Sequence[str]]) -> str:
-    """For people, see :attr:`Dataset.published_names`."""
+    """Return :attr:`Dataset.published_names` for people."""
     return "; ".join(f"{kind} {first_of(some)}" for kind, some in names.items() if some)
 
 
@@ -181,14 +113,64 @@ def open_dataset(
     input_shape: tuple[int, ...] | None = None,
     labelled: bool = True,
 ) -> Dataset:
-    """Open the dataset of a job, without a look into a record; arguments and errors as :func:`open_for`."""
-    # `classes` may also be what `privmix.jobs.columns.class_list` reads.
-    columns = Columns() if columns is None else columns
+    """Open the dataset of a job as its extractor takes it: a table, texts or arrays. No record is looked into."""
+    # `input_shape`: a model's or another dataset's, where shapes are not declared; otherwise the extractor's, if it
+    # has one. `classes`: also what `class_list` reads. For `data` and `labelled` see `privmix.data.open_dataset`.
+    columns, classes = columns or Columns(), class_list(classes)
     # A query runs once here: persons and records are of one run.
-    data = data if isinstance(data, str | Path) else settled(data)
-    if isinstance(classes, str):
-        classes = class_list(classes)
-    source = open_for(extractor, data, split, classes, columns, input_shape, labelled)
+    data = settled(data)
+    reads, names = extractor.reads, columns.number_names
+    if labelled and columns.label is None:
+        if classes is not None and not (isinstance(classes, list) and classes == list(ALL_RECORDS)):
+            shown = classes if isinstance(classes, int | str) else type(classes).__name__
+            raise InvalidInput("classes", shown, "no value without a label; with one, its column in `label`")
+        classes, labelled = list(ALL_RECORDS), False
+    table: Sequence[str] | None = None
+    if isinstance(reads, Tabular):
+        table = reads.columns
+        if names is not None:
+            allowed = "no columns with a tabular extractor: its specification names them"
+            raise InvalidInput("columns", columns.columns, allowed)
+    elif isinstance(reads, TextEncoder):
+        table = names or ["text"]
+        if len(table) > 1:
+            raise InvalidInput("columns", columns.columns, "one column, of texts, with a text extractor")
+    options: dict[str, Any] = {
+        "split": split,
+        "classes": classes,
+        "label_column": columns.label or "",
+        "columns": table,
+        "number_columns": names if table is None else None,
+        "feature_length": columns.feature_length,
+        "image_size": columns.image_size,
+        "colour": columns.colour,
+        "input_shape": reads.image_shape if input_shape is None else input_shape,
+        "labelled": labelled,
+        "decoder": reads.decoder,
+        "person_columns": columns.person_names,
+        "values": reads.values if isinstance(reads, Tabular) else (),
+        "dialect": columns.dialect(reads.number_columns if isinstance(reads, Tabular) else ()),
+    }
+    named = reads.feature_names if isinstance(reads, Identity) else ()
+    try:
+        source = readers.open_dataset(data, **options)
+    except InvalidInput as error:
+        if not named or error.field != "columns":
+            raise
+        # There are other columns than those that were released, or no header lists the columns.
+        source = readers.open_dataset(data, **{**options, "number_columns": list(named)})
+    if isinstance(reads, Pixels) and source.number_names is not None and input_shape is None:
+        allowed = (
+            "images for pixels, the default. For plain numbers use `features` identity; for other tables use "
+            "`features` tabular:SPEC.json (privmix spec drafts the file)"
+        )
+        raise InvalidInput("features", reads.name, allowed)
+    if named and source.number_names not in (None, named):
+        # The columns that were released, in their order, at any place in the data.
+        source = readers.open_dataset(data, **{**options, "number_columns": list(named)})
+    extractor.check_schema(source.schema)
+    if columns.label is None and classes == list(ALL_RECORDS) != list(source.schema.classes):
+        raise InvalidInput("label", None, "the default: these data have labels of their own")
     return Dataset(source, str(data) if isinstance(data, str | Path) else None, split, columns, data)
 
 
@@ -204,9 +186,10 @@ def open_unlabelled(
     """Open records, which need no labels, as inputs of a model or release."""
     # `split` None: `test` where there is one, else all that names no part.
     shape = tuple(input_shape)
-    if not isinstance(data, str | Path) and not may_have_splits(data):
+    if not may_have_splits(data):
         data = settled(data)
     # New records mostly have no parts: what is not named for one is taken for the training part elsewhere.
+    # `test` first: where there are both, a model is to be used on records that it was not made of.
     for part in ("test", "train") if split is None else (split,):
         try:
             found = open_dataset(

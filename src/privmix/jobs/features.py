@@ -32,6 +32,7 @@ def features_place(
     """Choose by public facts where features go: memory (None), the owner's ``store``, or else ``spill``."""
     # For a cluster they are always on disk, and their store's path travels: no record is in its object store.
     schema = dataset.schema
+    # Half of it, in float32: a pass needs the rest for its sums and blocks of records.
     large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
     return spill if store is None and (large or cluster is not None) else store
 

@@ -16,7 +16,7 @@ from privmix.errors import InvalidInput, check_number
 from privmix.features.base import Extractor, parse_features
 from privmix.features.tabular import Tabular
 from privmix.jobs.columns import NO_LABEL, class_list
-from privmix.jobs.dataset import open_for
+from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.options import CLASSIFY, TABLE
 from privmix.jobs.places import check_figure
@@ -89,7 +89,6 @@ class ForecastResult(Shown):
         return f"{100 * best.accuracy:.1f}% {span}{area} by {self.plan.design}{between}; {attack}"
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Forecast of each design, and the options that choose it."""
         choice = self.choice
         title = f"Predicted accuracy at epsilon {exact(choice.epsilon)}, delta {exact(choice.delta)}"
         return title, {labels()[one.name]: self._of(one) for one in choice.candidates}
@@ -126,7 +125,6 @@ class ForecastResult(Shown):
         return f"{accuracy} ({between}), {noise}, {in_words_of(one.settings)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
         return {
             **self.choice.to_dict(),
             "left_out": [str(item) for item in self.choice.left_out],
@@ -175,6 +173,7 @@ class Budgets(Shown):
         if choice.class_shares is not None:
             always = f"{100 * max(choice.class_shares):.1f}%"
             found.append(f"always naming the most frequent class is right {always} of the time")
+        # The last one states which records the figures assume; the others explain a choice, which no line shows.
         found.append(choice.reasons[-1])
         return (*found, *(() if self.figure is None else (f"picture: {self.figure}",)))
 
@@ -195,7 +194,6 @@ class Budgets(Shown):
         return {**chosen.to_dict(), "epsilons": [one.choice.epsilon for one in self.forecasts], "curves": curves}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
         least = self.least
         return {
             "budgets": [one.to_dict() for one in self.forecasts],
@@ -205,20 +203,10 @@ class Budgets(Shown):
 
 
 def budgets_of(epsilon: Any) -> tuple[float, ...]:
-    """Return budgets as they are given: a number, several with commas, or a sequence of numbers; the smallest first.
-
-    Raises:
-        InvalidInput: one is no number above 0.
-
-    Example:
-        >>> budgets_of("2,0.5")
-        (0.5, 2.0)
-    """
-    several = (
-        epsilon.split(",") if isinstance(epsilon, str) else epsilon if isinstance(epsilon, Sequence) else [epsilon]
-    )
+    """Return budgets as they are given: a number, several with commas, or a sequence of numbers; the smallest first."""
+    several = epsilon.split(",") if isinstance(epsilon, str) else epsilon
     try:
-        found = sorted({float(value) for value in several})
+        found = sorted({float(value) for value in (several if isinstance(several, Sequence) else [several])})
     except (TypeError, ValueError):
         found = []
     if not found:
@@ -229,29 +217,15 @@ def budgets_of(epsilon: Any) -> tuple[float, ...]:
 
 
 def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets | TableForecast:
-    """Forecast every design by the planner; see :class:`privmix.planning.PlannerChoice`. Reads no private record.
-
-    One budget gives its forecast, several or a wanted accuracy give a line each; a table without a label that of its
-    pairs of columns.
-
-    Args:
-        asked: the command, :class:`privmix.commands.forecast.Forecast`.
-        progress: called as work proceeds.
-
-    Raises:
-        InvalidInput: a value is out of range, or options do not go together.
-        StorageError: public data cannot be read.
-    """
-    goal, dim, clip_norm = asked.goal, asked.dim, asked.clip_norm
+    """Forecast every design by the planner, for the options of the command. Reads no private record."""
+    # One budget gives its forecast, several or a wanted accuracy give a line each; a table without a label that of its
+    # pairs of columns.
+    dim, assumed, extractor = asked.dim, asked.assumed, parse_features(asked.features)
     figure = None if asked.figure is None else Path(asked.figure)
-    classes = asked.classes
-    extractor = parse_features(asked.features)
-    if classes == NO_LABEL or asked.label is None:
+    if asked.classes == NO_LABEL or asked.label is None:
         return _of_columns(asked, extractor)
-    names = resolve_classes(class_list(classes) if isinstance(classes, str) else classes)
-    assumed = asked.assumed
-    proxy = assumed.proxy
-    check_goal(goal, extractor)
+    names, proxy = resolve_classes(class_list(asked.classes)), assumed.proxy
+    check_goal(asked.goal, extractor)
     if isinstance(extractor, Tabular) and proxy is None:
         width = extractor.output_dim((len(extractor.columns),))
         if dim not in (None, width):
@@ -259,23 +233,23 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
         dim = width
     if (dim is None) == (proxy is None):
         raise InvalidInput("dim", dim, "the number of features, or a public dataset that has it: `assume` proxy=DATA")
-    if figure is not None:
-        check_figure(figure)
+    check_figure(figure)
     wanted = [name for name in ("accuracy", "auc") if getattr(asked, name) is not None]
     if (asked.epsilon is None and not wanted) or len(wanted) > 1:
         raise InvalidInput("epsilon", asked.epsilon, "a budget, several with commas, or one of `accuracy` and `auc`")
     for name in wanted:
         check_number(name, getattr(asked, name), low=0, high=1, low_open=True, high_open=True)
-    if asked.auc is not None and asked.assumed.class_shares is None:
+    if asked.auc is not None and assumed.class_shares is None:
         raise InvalidInput("auc", asked.auc, "only with `assume` class_shares, the shares of the classes")
     # A declaration of persons makes them the units.
     of_persons = assumed.holdings is not None
     assumed.check(of_persons=of_persons)
     public = None
+    # Opened before the config, whose number of features the public records have.
     if proxy is not None:
         listed = class_list(assumed.proxy_classes) or list(names)
-        opened = open_for(extractor, proxy, "train", listed, asked.as_columns())
-        public = features_in_memory(opened, extractor, progress)
+        opened = open_dataset(proxy, extractor, classes=listed, columns=asked.as_columns())
+        public = features_in_memory(opened.source, extractor, progress)
         dim = public.features.shape[1]
     assert dim is not None
     config = ReleaseConfig(
@@ -284,21 +258,21 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
         classes=names,
         mixup_degree=1,
         rows=asked.rows,
-        clip_norm=clip_norm,
+        clip_norm=asked.clip_norm,
         residual_clip_norm=asked.residual_clip_norm,
         per_person=1 if of_persons else None,
     )
     if public is None:
         model, words = declared_model(config, assumed, extractor)
     else:
-        model, words = public_model(config, public.features, public.labels, assumed.holdings)
+        model, words = public_model(config, public, assumed.holdings)
 
     def at(epsilon: float, curve: bool = False) -> ForecastResult:
         budget = epsilon, asked.delta
         wide = projects(extractor)
         choice = choose_design(config, *budget, model, model_words=words, curve=curve, project=wide, progress=progress)
         degree = degree_by_theory(config, Poisson(), *budget)
-        found = ForecastResult(choice, _linear(config, *budget), degree, goal)
+        found = ForecastResult(choice, _linear(config, *budget), degree, asked.goal)
         return _with_table(found, config, extractor, model)
 
     budgets = () if asked.epsilon is None else budgets_of(asked.epsilon)
@@ -367,12 +341,7 @@ def _with_table(found: ForecastResult, config: ReleaseConfig, extractor: Extract
 
 
 def in_words_of(settings: Mapping[str, Any]) -> str:
-    """Return settings that a planner chose, as options of ``privmix release``.
-
-    Example:
-        >>> in_words_of({"design": "poisson", "mixup_degree": 64, "project": 512})
-        '`design` poisson:mixup_degree=64 `project` 512'
-    """
+    """Return settings that a planner chose, as options of ``privmix release``."""
     own = {name: value for name, value in settings.items() if name not in ("design", "project") and value is not False}
     project = f" `project` {settings['project']}" if settings.get("project") else ""
     return f"`design` {in_words(settings['design'], own)}{project}"

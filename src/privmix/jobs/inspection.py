@@ -12,8 +12,8 @@ from privmix.certificate.about import about_of
 from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.certificate.certificate import MODEL, RELEASE, Certificate
 from privmix.certificate.guarantee import Guarantee, as_gdp
+from privmix.certificate.sealed_key import commitment_of, sealed_words
 from privmix.features.spec import drafted_statements, title_of, wanted_model
-from privmix.jobs.checking import sealed_key_of
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.planner import design_facts
 from privmix.learning.base import ReleaseLearner
@@ -40,6 +40,7 @@ _FIRST: Final = frozenset({
     "model", "features", "classes", "class shares", "records", "weight of all persons", "batches", "public data",
     "ledger", "to use it",
 })  # fmt: skip
+_TITLES: Final = {RELEASE: "Release", MODEL: "Trained model"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +58,6 @@ class Inspection(Shown):
     verbatim: ClassVar[bool] = True
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return the facts that matter most, or all."""
         return self.title, {name: fact for name, fact in self.facts.items() if self.full or _is_first(name)}
 
     @property
@@ -90,12 +90,12 @@ def inspection_of(folder: Path, *, full: bool = False) -> Inspection:
 
 def _of_release(folder: Path, certificate: Certificate) -> Inspection:
     plan, extractor = plan_from_dict(certificate["plan"]), certificate["extractor"]
-    state = sealed_key_of(certificate)
+    state = sealed_words(commitment_of(certificate))
     known = "private estimate" if plan.records_noise_multiplier else "public"
     if (choice := certificate["choice"]) is not None:
         # Its texts and numbers are shown below, and come from a file that anyone may have written.
         check_choice_record(choice)
-    shares = _shares(folder, certificate, plan)
+    shares = shares_in_words(plan, read_beside(folder, plan, certificate))
     facts = {
         **{name.replace("_", " "): text for name, text in about_of(certificate).items()},
         **({"key of the noise": state} if state else {}),
@@ -111,21 +111,14 @@ def _of_release(folder: Path, certificate: Certificate) -> Inspection:
         **_wanted(extractor),
         "epsilon at delta": ", ".join(f"{one:.4g} at {other:.3g}" for one, other in certificate["epsilon_delta_curve"]),
     }
-    return _certified("Release", certificate, facts, (certificate.get("choice") or {}).get("reasons", []))
-
-
-def _shares(folder: Path, certificate: Certificate, plan: Plan) -> tuple[str, ...]:
-    """Return sizes of the classes in words, by released sums."""
-    return shares_in_words(plan, read_beside(folder, plan, certificate))
+    return _certified(certificate, facts, choice["reasons"] if choice else [])
 
 
 def _of_model(model: TrainedModel) -> Inspection:
     from privmix.training.verify import plan_of
 
-    certificate = model.certificate
-    plan = plan_of(certificate)
-    facts, settings = model.facts_, certificate["settings"]
-    network = model.network
+    certificate, network, facts = model.certificate, model.network, model.facts_
+    plan, settings = plan_of(certificate), certificate["settings"]
     weights = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
     known = "declared" if plan.records_declared else "public"
     if plan.records_noise_multiplier is not None:
@@ -146,23 +139,24 @@ def _of_model(model: TrainedModel) -> Inspection:
         "ledger": ledger if ledger == "none" else f"charged, {ledger}",
         **_wanted(facts.extractor),
     }
-    return _certified("Trained model", certificate, rows, [])
+    return _certified(certificate, rows, [])
 
 
-def _certified(name: str, certificate: Certificate, facts: Mapping[str, object], reasons: Sequence[str]) -> Inspection:
+def _certified(certificate: Certificate, facts: Mapping[str, object], reasons: Sequence[str]) -> Inspection:
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 6)}"
     stated = (
         f"epsilon {epsilon}, delta {exact(guarantee['delta'])}, adjacency {certificate.relation}, accountant "
         f"{guarantee['accountant']}, upper bound: {'yes' if guarantee['is_upper_bound'] else 'NO'}"
     )
-    warnings = {"warnings": "; ".join(certificate["warnings"])} if certificate["warnings"] else {}
+    warnings = {"warnings": "; ".join(certificate.warnings)} if certificate.warnings else {}
     lines = [*certificate["statements"], *reasons]
     for question, holds, does_not, unknown in as_rows(certificate["assessment"]):
         gone = " ".join([does_not, f"Unknown: {unknown}" if unknown else ""]).strip()
         parts = [f"{part}: {text}" for part, text in zip(COLUMNS[1:], (holds, gone), strict=False) if text]
         lines.append(f"NIST SP 800-226, {question}. {' '.join(parts)}")
-    title = f"{name} {certificate.id}, as its certificate states it; privmix verify recomputes it"
+    name = f"{_TITLES[certificate.kind]} {certificate.id}"
+    title = f"{name}, as its certificate states it; privmix verify recomputes it"
     shown = {"guarantee": stated, **_power(certificate), **warnings, **facts}
     return Inspection(title, shown, lines, certificate.to_dict(), certificate)
 
@@ -249,24 +243,16 @@ def folder_guarantee(folder: Path) -> RunRecord:
 def _release(folder: Path) -> RunRecord:
     certificate = read_certificate(folder)
     plan, cost = check_certificate(certificate)
-    settings = {
-        **certificate["plan"],
-        "noise_std": certificate["noise_std"],
-        "extractor": certificate["extractor"],
-        "input_shape": certificate["input_shape"],
-        "in_ledger": certificate["in_ledger"],
-        "files": len(certificate["files"]),
-    }
+    stated = {name: certificate[name] for name in ("noise_std", "extractor", "input_shape", "in_ledger")}
+    settings = {**certificate["plan"], **stated, "files": len(certificate["files"])}
     extractor = title_of(certificate["extractor"])
     about = f"{plan.records:,} {plan.counted} ({extractor} features, {plan.num_classes} classes)"
-    summary = made_by(plan).summary(plan, about)
-    state = sealed_key_of(certificate)
     classes = {
         **({"classes": plan.num_classes} if plan.num_classes > 1 else {}),
-        "shares": list(_shares(folder, certificate, plan)),
+        "shares": list(shares_in_words(plan, read_beside(folder, plan, certificate))),
         **_forecast(certificate),
     }
-    return _record(certificate, cost.epsilon, summary, settings, "Release", state, classes)
+    return _record(certificate, cost.epsilon, made_by(plan).summary(plan, about), settings, classes)
 
 
 def _model(folder: Path) -> RunRecord:
@@ -289,7 +275,7 @@ def _model(folder: Path) -> RunRecord:
         )
     classes = {"classes": len(model.facts_.classes)}
     settings = {**certificate["plan"], **certificate["settings"], "public_data": certificate["public_data"]}
-    return _record(certificate, verified.recomputed_epsilon, summary, settings, "Trained model", "", classes)
+    return _record(certificate, verified.recomputed_epsilon, summary, settings, classes)
 
 
 def _record(
@@ -297,12 +283,10 @@ def _record(
     recomputed: float,
     summary: str,
     settings: Mapping[str, Any],
-    title: str,
-    state: str,
     utility: Mapping[str, Any],
 ) -> RunRecord:
     stated, digest = certificate["guarantee"], str(certificate["content_sha256"])
-    promise = Guarantee.of(certificate)
+    promise, sealed = Guarantee.of(certificate), sealed_words(commitment_of(certificate))
     return RunRecord(
         "guarantee",
         {"kind": certificate.kind, "id": certificate.id},
@@ -311,14 +295,15 @@ def _record(
             "what": certificate.kind,
             "summary": summary,
             "about": dict(about_of(certificate)),
-            "epsilon": _finite(promise.epsilon),
+            "epsilon": stated["epsilon"],
             "delta": promise.delta,
             "adjacency": stated["adjacency"],
             **({} if certificate.unit == RECORD else {"unit": certificate.unit.one}),
             "accountant": stated["accountant"],
             "is_upper_bound": stated["is_upper_bound"],
             "epsilon_asked": certificate["plan"]["epsilon"],
-            "recomputed_epsilon": _finite(recomputed),
+            # JSON has no infinity.
+            "recomputed_epsilon": recomputed if math.isfinite(recomputed) else None,
             **promise.curves(),
             "published": promise.published(),
             "insecure_seed": certificate["insecure_seed"],
@@ -329,9 +314,9 @@ def _record(
             "certificate_sha256": digest,
         },
         dict(settings),
-        title=f"{title} {certificate.id[:8]}",
+        title=f"{_TITLES[certificate.kind]} {certificate.id[:8]}",
         command=f"privmix verify {'RELEASE' if certificate.kind == RELEASE else 'MODEL'}",
-        statements=[*certificate["statements"], *([f"The key of the noise: {state}."] if state else [])],
+        statements=[*certificate["statements"], *([f"The key of the noise: {sealed}."] if sealed else [])],
         versions={name: str(found) for name, found in certificate["versions"].items() if found is not None},
         # The same certificate gives the same record.
         record_id=digest[:32],
@@ -347,8 +332,3 @@ def _forecast(certificate: Certificate) -> dict[str, Any]:
     low, high = choice["ranges"][name]
     found = {"accuracy": choice["predicted"][name], "low": low, "high": high, "without_privacy": without}
     return {"forecast": found}
-
-
-def _finite(value: float) -> float | None:
-    # JSON has no infinity.
-    return value if math.isfinite(value) else None

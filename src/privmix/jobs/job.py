@@ -24,13 +24,13 @@ from privmix.jobs.budget import (
     charge,
     charged_note,
     check_budget,
-    check_cap,
     check_held,
     check_noted,
     new_note,
     telling,
 )
 from privmix.jobs.dataset import Dataset
+from privmix.jobs.persons import PrivateColumns
 from privmix.jobs.places import check_store, check_writable
 from privmix.jobs.public_data import refuse_overlap
 from privmix.ledger.ledger import Ledger
@@ -46,25 +46,24 @@ P = TypeVar("P", bound="PlannedJob[Any]")
 R = TypeVar("R")
 
 
+@dataclass(eq=False, repr=False)
 class RunKey:
     """The key of one plan that is carried out: made once, when it is first needed, and gone when the job ends."""
 
     # `seed` is for tests. `run`: the id of the run that has the key on disk, where it served a private count.
-
-    def __init__(self, seed: int | None) -> None:
-        self._seed = seed
-        self.used: bool = False
-        self.run: str | None = None
-        self._streams: SecretStreams | None = None
+    seed: int | None
+    used: bool = False
+    run: str | None = None
+    _streams: SecretStreams | None = None
 
     def streams(self) -> SecretStreams:
+        # Two jobs under one key would add the same noise to different sums, whose difference would have none.
         if self.used:
             raise RuntimeError("this key was used by another job already")
         if self._streams is None:
             # Before a key is in memory.
             no_core_dumps()
-            seed = self._seed
-            self._streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
+            self._streams = SecretStreams.from_entropy() if self.seed is None else SecretStreams.from_seed(self.seed)
         return self._streams
 
     def end(self) -> None:
@@ -74,7 +73,7 @@ class RunKey:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PlannedJob(ABC, Generic[J]):
+class PlannedJob(Generic[J]):
     """A job that is planned: no private record was read for it, except what `earlier` paid for."""
 
     # `key`: of the one time that it is carried out; `world`: the processes that do it.
@@ -85,9 +84,11 @@ class PlannedJob(ABC, Generic[J]):
     earlier: tuple[Charge, ...] = ()
 
     @property
-    @abstractmethod
     def count_is_private(self) -> bool:
         """Whether the real number of records is not to be shown."""
+        plan: Any = self.plan
+        # A count of persons is not the number of their records.
+        return plan.records_declared or plan.records_noise_multiplier is not None or plan.per_person is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,19 +107,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Done(Generic[R]):
-    """A job that is done: result, what it is, and the errors of charges that could not be noted as done."""
+    """The result of a job, and warnings for its owner of charges that could not be noted as done."""
 
     result: R
-    made: str
-    not_noted: tuple[StorageError, ...] = ()
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings for the owner, a sentence each."""
-        return tuple(
-            f"the {self.made} is made and charged, but the ledger does not list it as done: {one}"
-            for one in self.not_noted
-        )
+    warnings: tuple[str, ...] = ()
 
 
 class RunArguments(TypedDict):
@@ -130,7 +122,7 @@ class RunArguments(TypedDict):
     resume: bool
 
 
-class Job(ABC, Generic[P, R]):
+class Job(PrivateColumns, ABC, Generic[P, R]):
     """A job on one private dataset: plan it, then :meth:`carry_out` the plan.
 
     Each kind of job has a method that makes the plan (type P) from its options and public facts, after :meth:`check`.
@@ -168,7 +160,7 @@ class Job(ABC, Generic[P, R]):
         * No core dumps: before a record or a key is in memory, dumps of it are forbidden.
         * The key ends with the job, however that ends; a run that others can go on with has its own, on disk.
         * Done is done: where the ledger can't note at the end what came of it, the result is there, and
-          :attr:`Done.not_noted` reports it.
+          :attr:`Done.warnings` report it.
         * Together: of several processes the head alone is charged and has the key. The others read nothing before it
           has paid, and where it fails before, all end (:class:`privmix.errors.HeadFailed`).
     """
@@ -198,8 +190,8 @@ class Job(ABC, Generic[P, R]):
 
     def check(self) -> None:
         """Raise where options do not go together or places cannot be written; reads no record."""
-        check_budget(self.ledger, self.dataset, self.seed, f"{'an' if self.made[0] in 'aeiou' else 'a'} {self.made}")
-        check_cap(self.most_per_person, self.ledger)
+        made = f"{'an' if self.made[0] in 'aeiou' else 'a'} {self.made}"
+        check_budget(self.ledger, self.dataset, self.seed, made, self.most_per_person)
         self.check_options()
         places = {"out": None if self.out is None else Path(self.out).parent, "store": self.store}
         for name, place in places.items():
@@ -212,8 +204,13 @@ class Job(ABC, Generic[P, R]):
         if self.runs is None or self.out is None:
             return None
         state = self.runs.check(self.out, overwrite=self.overwrite, resume=self.resume, own=own)
-        if state is not None:
-            check_same_seed(state, self.seed)
+        # A run resumes with its own key, so another seed would be stated and not used. A complete run that lost its
+        # notes draws nothing.
+        if state is not None and (state.extra or not state.complete):
+            before = state.extra.get("seed")
+            if before != self.seed:
+                first = "no seed" if before is None else before
+                raise InvalidInput("seed", self.seed, f"{first}, as in the interrupted run")
         return state
 
     def note(self, state: RunState | None, what: str = "reservation") -> Mapping[str, Any] | None:
@@ -242,14 +239,21 @@ class Job(ABC, Generic[P, R]):
         if not planned.world.is_head:
             planned.world.wait_for_head()
             # Without a run, a charge or a key: the head alone has these.
-            return Done(self._computed(planned, Work(), silent), self.made)
+            return Done(self._computed(planned, Work(), silent))
         with telling(self.spending(planned)) as told, ExitStack() as ends:
             # The other processes read nothing before the head has paid, and end if it fails.
             with planned.world.others_wait():
                 work = self._begin(planned, told, ends)
             result = self._computed(planned, work, progress, told)
-        # Outside the block: the result is there, so a note that fails is a warning and no error.
-        return Done(result, self.made, _note_done(self.settled(planned, work.charged), self.noted(result)))
+        # Outside the block: the result is there and its charge stands, so a note that fails is a warning and no error.
+        warnings = []
+        for one in self.settled(planned, work.charged):
+            try:
+                one.done(self.noted(result))
+            except StorageError as error:
+                lost = f"the {self.made} is made and charged, but the ledger does not list it as done"
+                warnings.append(f"{lost}: {error}")
+        return Done(result, tuple(warnings))
 
     def _begin(self, planned: P, told: Spending, ends: ExitStack) -> Work:
         """Charge, and open the run, which ends with ``ends``."""
@@ -294,6 +298,7 @@ class Job(ABC, Generic[P, R]):
             told.asked = self.dataset
             # `asked` is set first: after a lost connection the charge may be made or not.
             charged = self.charge(cost, note)
+            # Until here a private count alone was spent.
             if state is None or planned.key.run is not None:
                 told.epsilon = cost.epsilon
         if cost is not None:
@@ -358,8 +363,8 @@ class Job(ABC, Generic[P, R]):
         return {}, []
 
     def whose(self) -> NDArray[np.int64] | None:
-        """(n,) whose each private record is, where persons are the unit; else None. Read after the charge."""
-        return None
+        """(n,) whose each private record is, where persons are the unit; else None. Read after the charge; secret."""
+        return self.persons.read(self.opened) if self.of_persons else None
 
     def extra(self, planned: P) -> dict[str, Any]:
         """Return notes that a run keeps with its charge and seed, once it is charged."""
@@ -384,26 +389,3 @@ class Job(ABC, Generic[P, R]):
     @abstractmethod
     def noted(self, result: R) -> str:
         """As the ledger is to note it."""
-
-
-def check_same_seed(state: RunState, seed: int | None) -> None:
-    """Raise :class:`InvalidInput` unless the seed is the one that an interrupted run began with."""
-    # A run resumes with its own key, so another seed would be stated and not used. A complete run has no notes any
-    # more, and draws nothing.
-    if state.complete and not state.extra:
-        return
-    before = state.extra.get("seed")
-    if before != seed:
-        raise InvalidInput("seed", seed, f"{'no seed' if before is None else before}, as in the interrupted run")
-
-
-def _note_done(charges: Iterable[Charge], result: str) -> tuple[StorageError, ...]:
-    """Note them as done."""
-    errors = []
-    for one in charges:
-        try:
-            one.done(result)
-        # The charge stands already: all that is lost is the note.
-        except StorageError as error:
-            errors.append(error)
-    return tuple(errors)

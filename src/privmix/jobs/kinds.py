@@ -17,6 +17,7 @@ FITTED: Final = "fitted-model"
 
 def kind_of(folder: str | Path) -> str | None:
     """Return ``"release"`` or ``"model"``, by the certificate; ``"fitted-model"``; or None where it is neither."""
+    # A link that leads nowhere is a certificate, too: its reader refuses it by name.
     if os.path.lexists(Path(folder) / CERTIFICATE_FILE):
         return read_any(folder).kind
     # Learners import scikit-learn, which users of a certificate need not wait for.

@@ -42,11 +42,9 @@ class StatedTotal(Shown):
 
     @property
     def key_id(self) -> str | None:
-        """Id of the key that the signature names; None without a signature."""
         return None if self.statement is None else self.statement.key_id
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Budget, spent and left."""
         place = {} if self.out is None else {"statement": self.out}
         return f"Budget of {self.total.dataset}", {
             **words(self.total),
@@ -55,7 +53,7 @@ class StatedTotal(Shown):
         }
 
     def picture(self) -> Bars:
-        return total_bars(self.total)
+        return spent_bars(self.total.epsilon, self.total.spent, self.total.share)
 
     def to_dict(self) -> dict[str, Any]:
         place = None if self.out is None else str(self.out)
@@ -75,26 +73,21 @@ def total_of(book: Ledger, dataset: str, outcomes: bool) -> LedgerTotal:
     verify_ledger(book, head=history[-1]["hash"])
     charges = [entry for entry in history if entry["kind"] == "reserve"]
     stated = book.budget(dataset)
+    # The budget was read after the history: a charge in between would be in the amount and in no line of it.
     if stated.reservations != len(charges):
         raise InvalidInput(
             "ledger", "charges that came meanwhile", "a ledger without concurrent charges: run the command again"
         )
+    same = ("dataset", "epsilon", "delta", "mode", "filter", "share", "unit", "most_per_person")
     return LedgerTotal.rounded(
-        dataset=dataset,
-        epsilon=stated.epsilon,
-        delta=stated.delta,
+        **{name: getattr(stated, name) for name in same},
         adjacency=stated.adjacency.value,
-        mode=stated.mode,
         # The newest charge may state a millionth less than this version computes, or more.
         spent=max(stated.spent, charges[-1]["spent"] if charges else 0.0),
         charges=_by_purpose(charges),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         digest=_digest(history[0], charges),
-        filter=stated.filter,
-        share=stated.share,
         outcomes=_outcomes(history, len(charges)) if outcomes else None,
-        unit=stated.unit,
-        most_per_person=stated.most_per_person,
     )
 
 
@@ -103,9 +96,8 @@ def read_ledger_total(statement: str | Path, key: str | Path | None = None) -> S
     return StatedTotal(*read_total(Path(statement), None if key is None else PublicKey.read(Path(key))))
 
 
-def check_ledger_total(ledger: str | Ledger, stated: LedgerTotal) -> None:
+def check_ledger_total(book: Ledger, stated: LedgerTotal) -> None:
     """Raise unless the ledger still continues from where a statement was made."""
-    book = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
     history = book.history(stated.dataset)
     charges = [entry for entry in history if entry["kind"] == "reserve"][: stated.number]
     if len(charges) < stated.number or _digest(history[0], charges) != stated.digest:
@@ -154,11 +146,6 @@ def words(total: LedgerTotal) -> dict[str, object]:
     return said
 
 
-def total_bars(total: LedgerTotal) -> Bars:
-    """Bars of the spent budget, for a notebook."""
-    return spent_bars(total.epsilon, total.spent, total.share)
-
-
 def _by_purpose(charges: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """How many charges were for what, in the order of the names; words that no line holds are `other`."""
     found = Counter(_line(str(entry["purpose"])) for entry in charges)
@@ -184,6 +171,6 @@ def _digest(first: Mapping[str, Any], charges: Sequence[Mapping[str, Any]]) -> s
     """Hash the budget and each charge's purpose, plan, price and time."""
     # A ledger's own hashes also cover fingerprints of data and the reservations' names that hide them: both stay
     # private.
-    kept = [{key: value for key, value in first.items() if key not in ("number", "hash")}]
-    kept += [{key: value for key, value in one.items() if key not in ("id", "number", "hash")} for one in charges]
+    left_out = ("id", "number", "hash")
+    kept = [{key: value for key, value in one.items() if key not in left_out} for one in (first, *charges)]
     return hashlib.sha256("\n".join(canonical(one) for one in kept).encode()).hexdigest()

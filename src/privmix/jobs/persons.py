@@ -199,8 +199,3 @@ class PrivateColumns(Columns):
     def of_persons(self) -> bool:
         """Whether a person with all records is the unit of privacy."""
         return self.persons.declared(self.declared.person)
-
-    def whose(self) -> NDArray[np.int64] | None:
-        """(n,) whose each record of a job is, where persons are the unit; else None. Read after the charge; secret."""
-        dataset: Dataset = self.opened  # type: ignore[attr-defined]
-        return self.persons.read(dataset) if self.of_persons else None

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privmix.data.overlap import InputHashes, Sketch
+from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, check_choice, in_terms_of
 from privmix.features.base import Extractor
 from privmix.features.projected import Projected
@@ -73,8 +73,7 @@ def choose(
         proxy = open_dataset(
             assumptions.proxy, extractor, classes=named, columns=columns.elsewhere(), input_shape=input_shape
         )
-        found = features_in_memory(proxy.source, extractor, progress)
-        model, words = public_model(config, found.features, found.labels, assumptions.holdings)
+        model, words = public_model(config, features_in_memory(proxy.source, extractor, progress), assumptions.holdings)
         public["proxy"] = InputHashes.of(proxy.source)
         made_of = origins_of({"proxy": proxy.source})
     project = project and projects(extractor)
@@ -97,10 +96,9 @@ def declared_model(config: ReleaseConfig, assumptions: Assumptions, extractor: E
     return replace(model, holdings=assumptions.holdings or ONE_EACH), DECLARED
 
 
-def public_model(
-    config: ReleaseConfig, features: NDArray[Any], labels: NDArray[Any], holdings: Holdings | None = None
-) -> tuple[DataModel, str]:
-    """Return a model of records like the public ones (n, d), (n,), and its description; `holdings`: of persons."""
+def public_model(config: ReleaseConfig, public: PrivateRecords, holdings: Holdings | None) -> tuple[DataModel, str]:
+    """Return a model of records like the public ones, and its description; `holdings`: of persons."""
+    features, labels = public.features, public.labels
     if features.shape[1] != config.dim:
         raise InvalidInput(
             "assume proxy", f"{features.shape[1]} features", f"{config.dim} features, as in the private data"

@@ -86,6 +86,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
 
     @property
     def count_is_private(self) -> bool:
+        # Not by the plan: one that another job made may have the declared number as the number of its records.
         return self.job.records is not None or self.job.private_count
 
     @property
@@ -245,10 +246,7 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
     def check_options(self) -> None:
         if self.out is not None:
             RELEASE_FOLDER.check_target(Path(self.out), overwrite=self.overwrite)
-        check_asked(self.private_count, self.records, dry_run=self.dry_run, most_per_person=self.most_per_person)
-        if self.of_persons and self.records is None and not self.private_count:
-            allowed = "the number of persons: declare it, or estimate it with `private_count`"
-            raise InvalidInput("records", None, allowed)
+        check_asked(self)
         if self.person_quantile is not None:
             self._check_quantile(self.person_quantile)
         if (self.persons.per_person or 1) > 1 and not self.private_count:

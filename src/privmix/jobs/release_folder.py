@@ -15,9 +15,13 @@ from numpy.typing import NDArray
 
 from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate.about import about_of
+from privmix.certificate.certificate import MODEL
 from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import feature_names, from_spec, title_of
 from privmix.jobs.columns import Columns
+from privmix.jobs.kinds import FITTED, kind_of
+from privmix.jobs.models import Model, model_in
+from privmix.packages import torch_as_extra
 from privmix.planning.choice import check_choice_record, forecast_of
 from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
@@ -217,7 +221,7 @@ class Release(Shown):
             InvalidInput: the data have other inputs than the release.
             StorageError: a file cannot be read.
         """
-        asked = Columns.of(columns, label)
+        asked = Columns(columns=columns, label="label" if label is None else label).as_columns()
         return transformed(self, data, asked, split, features_model, callback(progress)).features
 
     def sample(self, records: int = SAMPLED, *, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[Any]]:
@@ -321,3 +325,33 @@ class Release(Shown):
 
     def picture(self) -> Bars | None:
         return self.certificate.picture()
+
+
+@torch_as_extra()
+def load(folder: str | Path, *, features_model: str | Path | None = None, module: Any = None) -> Release | Model:
+    """Read a release, a model fitted on one, or a trained model, by what the folder is.
+
+    The folder is data: nothing of it is run, and no path or address that it names is opened.
+
+    Args:
+        folder: what ``privmix release``, ``privmix fit`` or ``privmix train`` wrote.
+        features_model: for models; see :class:`Model`.
+        module: of a model that is a network of your own: the ``torch.nn.Module`` that was trained, or
+            ``torch:FILE.py:NAME``. Its folder has weights alone: without the module the model predicts nothing.
+
+    Raises:
+        InvalidInput: a file is damaged, edited or not one that belongs there.
+        StorageError: a file is missing or can't be read.
+
+    Example:
+        >>> load("no-such-folder")
+        Traceback (most recent call last):
+        ...
+        privmix.errors.StorageError: certificate: cannot read no-such-folder/certificate.json: No such file or directory
+    """
+    if kind_of(Path(folder)) in (MODEL, FITTED):
+        return model_in(folder, features_model, module)
+    found = Release(folder)
+    # Damaged files raise now, and not when they are used.
+    _ = found.dataset
+    return found

@@ -59,10 +59,6 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
     counted: Counted | None = None
 
     @property
-    def count_is_private(self) -> bool:
-        return self.plan.records_declared
-
-    @property
     def cautions(self) -> tuple[str, ...]:
         """Warnings for the owner before it is carried out, a sentence each."""
         plan, found = self.plan, []
@@ -159,10 +155,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
     def check_options(self) -> None:
         if self.epsilon == 0:
             self._check_without_steps()
-        elif self.of_persons and self.records is None and not self.private_count:
-            allowed = "the number of persons: declare it, or estimate it with `private_count`"
-            raise InvalidInput("records", None, allowed)
-        check_asked(self.private_count, self.records, dry_run=self.dry_run, most_per_person=self.most_per_person)
+        check_asked(self)
         if self.out is None and self.resume:
             raise InvalidInput("resume", True, "only with the `out` of an interrupted run")
         chosen_device(self.device)

@@ -146,7 +146,7 @@ class SynthesisJob(SynthesisOptions):
         source = readers.open_dataset(
             place,
             split=split or "train",
-            classes=class_list(self.classes) if isinstance(self.classes, str) else self.classes,
+            classes=class_list(self.classes),
             label_column=columns.label or "",
             number_columns=columns.number_names,
             image_size=columns.image_size,

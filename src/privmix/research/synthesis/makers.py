@@ -58,7 +58,7 @@ class Maker:
 
 
 def from_text(asked: SynthesisOptions) -> Maker:
-    classes = class_list(asked.classes) if isinstance(asked.classes, str) else asked.classes
+    classes = class_list(asked.classes)
     if not isinstance(classes, Sequence) or not classes:
         raise InvalidInput("classes", asked.classes, "names, which the prompt is made with")
     if asked.image_size is None:
