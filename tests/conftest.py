@@ -1,7 +1,5 @@
 """Fixtures every floor's tests share."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

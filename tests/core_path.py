@@ -1,8 +1,6 @@
 """The path from a table to a model without torch: ``python core_path.py [--block]`` in an empty folder."""
 # --block: torch cannot be imported, wherever it is installed.
 
-from __future__ import annotations
-
 import csv
 import sys
 

@@ -7,8 +7,6 @@ of a source file, written wrongly. Its tests pass on the honest copy, and fail o
 ``benchmarks/results/detection.md``: whoever removes a test, or makes one cheaper, runs this again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -9,8 +9,6 @@ the slow tests, which ``make test`` leaves out in addition to tests with the mar
 slow test with many fast cases stays. Files without notes keep their lines.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Import graph of src and tests, by the names that stand in their text, wherever they stand."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Processes that tests start: two of one world, as torchrun starts them, and children killed at any file operation."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Refusals, compared by the field that an error names; and of all that changes a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -16,8 +16,6 @@ A change begins at the first of these commits that exists:
 If none exists, every test file counts as near.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

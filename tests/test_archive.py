@@ -1,7 +1,5 @@
 """The archive of the sources holds what its pages link to, and what tests it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Progress by itself: bars where somebody looks on, none in scripts, hundredths where counts are private."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import sys

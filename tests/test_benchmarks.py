@@ -1,7 +1,5 @@
 """Benchmarks are listed, and no result lies where nobody finds it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Changelog fragments: a name that towncrier reads, and one line for users."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

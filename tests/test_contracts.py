@@ -1,7 +1,5 @@
 """Ranges of fields of every dataclass that is found: a value outside is refused by the field's name."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import inspect

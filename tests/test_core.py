@@ -1,7 +1,5 @@
 """Where torch is not installed, everything runs but trainings and networks; these say which extra they need."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

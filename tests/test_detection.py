@@ -1,7 +1,5 @@
 """The faults of tests/detection.py are still ones of the source, and the tests that catch them are still there."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

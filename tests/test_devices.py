@@ -1,7 +1,5 @@
 """One name for a device in every command."""
 
-from __future__ import annotations
-
 import pytest
 
 from privmix.devices import chosen_device

@@ -4,8 +4,6 @@ Shell blocks run through the command line in one working folder, in order, with 
 small real data in the same layout. Blocks that set up a machine (make, pip) are checked for their targets only.
 """
 
-from __future__ import annotations
-
 import doctest
 import gzip
 import importlib

@@ -1,7 +1,5 @@
 """What types say is checked, stored, and read back: nothing else is."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from enum import Enum

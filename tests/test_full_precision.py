@@ -1,7 +1,5 @@
 """Whatever a caller chose, nothing is rounded to fewer bits inside, and the choice is back afterwards."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any

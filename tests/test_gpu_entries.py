@@ -1,7 +1,5 @@
 """Every entry of benchmarks/gpu runs on a CPU, on small drawn images, and goes on from what is kept."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is written goes into the folder that was opened, under names that nobody else chose where they lead."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

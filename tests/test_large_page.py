@@ -1,7 +1,5 @@
 """What docs/large.md shows for clusters is well formed: scripts by bash, manifests by YAML, options by the verbs."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

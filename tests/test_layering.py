@@ -1,7 +1,5 @@
 """The house stands: a floor imports only the floors listed for it, and only what it was given."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

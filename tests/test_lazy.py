@@ -1,7 +1,5 @@
 """Who asks for little waits little: what is imported, and that lazy names are the names that are meant."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

@@ -1,7 +1,5 @@
 """A notebook, run by Jupyter's own kernel: results are cards."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Optimisers that are made at once move weights as torch's own do."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

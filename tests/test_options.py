@@ -1,7 +1,5 @@
 """Options say what they are once: docstrings and help show the same text."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import fields, is_dataclass
 from importlib import import_module

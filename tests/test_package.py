@@ -1,7 +1,5 @@
 """`python -m build` makes an archive and a wheel; what they install works where the repository is not."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

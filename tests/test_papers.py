@@ -1,7 +1,5 @@
 """Papers are cited by authors and year, and the bibliography has each of them."""
 
-from __future__ import annotations
-
 import calendar
 import re
 from pathlib import Path

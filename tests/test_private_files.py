@@ -1,7 +1,5 @@
 """Private files are opened, overwritten and removed only where they are one's own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Texts that are published show every character that they have."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Each layer has a README of a few lines, which names what there is; the table of layers follows from them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

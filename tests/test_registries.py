@@ -1,7 +1,5 @@
 """Every registry finds its variants in their files, lists them in help, and takes those of other packages."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

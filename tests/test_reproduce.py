@@ -1,7 +1,5 @@
 """Verdicts of reproductions follow from figures by rule; rows without training run, unknown names are refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

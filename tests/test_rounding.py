@@ -1,7 +1,5 @@
 """Bounds go up, proofs go down, and what was set stays; no computed bound is printed to the nearest."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 Kills at every step, and the bits after them: tests/releases/test_resume.py and tests/training/test_run.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

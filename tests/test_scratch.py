@@ -1,7 +1,5 @@
 """Scratch folders go when the work ends, also after a kill; the living are spared."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """The tests that a change has to pass: import distances, equal parts, the time, and where a change begins."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from dataclasses import dataclass

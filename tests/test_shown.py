@@ -1,7 +1,5 @@
 """How results show themselves: short, escaped, drawn without anything from elsewhere, readable on black and white."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What editors and `help` show of public calls: every option by name, type and default, and what it is."""
 
-from __future__ import annotations
-
 import inspect
 import types
 from collections.abc import Callable

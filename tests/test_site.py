@@ -3,8 +3,6 @@
 Building runs the gallery and takes minutes; it is one thorough test. What it builds is opened in a browser, offline.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """What strangers hand over is read strictly, in bounded memory, and never through a link."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -3,8 +3,6 @@
 ``python -m tests.test_words`` lowers the counts in words.json to those of today, and prints the commonest findings.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import json

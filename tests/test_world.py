@@ -1,7 +1,5 @@
 """A process's place among the processes of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Values that a field's type refuses, for every dataclass whose types have ranges."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -14,8 +14,6 @@ characteristic function falls only at frequencies that resolve that bulk: it is 
 it by a smooth share of each output, after Chernoff's inequality has shown that the bulk alone has no part in delta.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Bounds bound, comparisons say that they don't, and curves and calibration agree with both."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Random allocation: its price against quadrature, simulated attacks and Poisson sampling."""
 
-from __future__ import annotations
-
 import math
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """The search for the least noise: it ends, on the safe side and close, wherever some noise meets the target."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

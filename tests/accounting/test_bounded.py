@@ -1,7 +1,5 @@
 """Mechanisms of which nothing but an (epsilon, delta) is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Answers depend on the question alone."""
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 from typing import Any

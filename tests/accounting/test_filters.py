@@ -1,7 +1,5 @@
 """Privacy filters: every cost covers its event, capacities keep their promise, and nothing unpriceable gets in."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

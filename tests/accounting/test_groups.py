@@ -1,7 +1,5 @@
 """Prices for whoever has several records: never below the exact loss of the worst pair that is known."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

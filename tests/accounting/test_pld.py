@@ -1,7 +1,5 @@
 """The default accountant against published tables, the library, exact integrals and simulated attacks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Bounds on poisoning, held against mechanisms whose law is known at every dataset."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Prices against exact values, over every design; a search of 20,000 settings: benchmarks/results/ended.md."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

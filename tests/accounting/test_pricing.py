@@ -1,7 +1,5 @@
 """What plans cost, and the estimate of a private record count that they may be made with."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

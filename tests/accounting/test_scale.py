@@ -1,7 +1,5 @@
 """Prices at any scale: tiny deltas, a billion runs; references in 60 digits, and the proofs' own statements."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

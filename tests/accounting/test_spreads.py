@@ -1,7 +1,5 @@
 """Sums with normal weights: their price against the exact law, and what its numerics assume."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -4,8 +4,6 @@ Audits state 95% confidence. Here even the best guesses about a mechanism that m
 chance below 1e-9, as :func:`false_alarm` computes: the theorems are far from tight for independent canaries.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

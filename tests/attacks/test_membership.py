@@ -1,7 +1,5 @@
 """Whole attacks: overfitted models are found out, private ones are not, and what single records show stays inside."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Signals, LiRA, RMIA, AUC and ROC against naive ones; do intervals cover as often as they say?"""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Noise audits: honest noise passes and planted faults are caught; either errs with chance below 1e-9 a test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

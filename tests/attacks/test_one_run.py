@@ -1,7 +1,5 @@
 """Bounds from one run, against exact laws of correct guesses and references; simulations err with chance below 1e-9."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 

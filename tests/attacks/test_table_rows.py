@@ -1,7 +1,5 @@
 """Attacks on rows: a planted copy is found by each, and rows that depend on no record leak nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

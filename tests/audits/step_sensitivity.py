@@ -1,7 +1,5 @@
 """The most that one record moves in a step of DP-SGD: the same step with it and without it, under one key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Lower bounds: they cover, they are nearly reached where the truth is known, and looking at thresholds is safe."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

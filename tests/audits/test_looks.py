@@ -1,7 +1,5 @@
 """Audits that stop at any time: what they say holds whenever they stop, and they do stop."""
 
-from __future__ import annotations
-
 import math
 import time
 from typing import Any

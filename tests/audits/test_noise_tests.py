@@ -1,7 +1,5 @@
 """Tests of the certified noise: never a false alarm, whatever the data; and what is missing is seen."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What one person does with all records on the real engines, beside what their noise is scaled to."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Audits of implementations: the real engine passes (false alarms below 1e-9), and planted bugs are caught."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

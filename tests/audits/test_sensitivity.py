@@ -1,7 +1,5 @@
 """What one record does on the real engines and trainers, beside what their noise is scaled to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Worst cases: the attack's likelihood ratio is the right one, what runs has the audited law, bad input is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

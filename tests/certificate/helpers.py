@@ -1,7 +1,5 @@
 """A reservation's note, from a real ledger."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

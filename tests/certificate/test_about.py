@@ -1,7 +1,5 @@
 """The owner's words: hashed with the certificate, shown as the owner's, and unable to pass for anything else."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

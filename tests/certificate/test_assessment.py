@@ -1,7 +1,5 @@
 """The questions of NIST SP 800-226: answered for every design and for models, from public facts, on the safe side."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

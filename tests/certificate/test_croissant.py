@@ -1,7 +1,5 @@
 """Croissant metadata: valid by MLCommons' own reader, and the same for whoever has the certificate."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

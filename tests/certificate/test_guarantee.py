@@ -1,7 +1,5 @@
 """What a promise leaves to the best attack."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

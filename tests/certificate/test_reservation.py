@@ -1,7 +1,5 @@
 """That a ledger was charged is said by a ledger, and by nobody else."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from pathlib import Path

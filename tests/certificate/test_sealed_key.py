@@ -1,7 +1,5 @@
 """Keys of runs, sealed to auditors: who opens them, what they are bound to, and what a stranger's file can do."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

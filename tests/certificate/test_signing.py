@@ -1,7 +1,5 @@
 """Signatures over folders: what was signed holds, and whatever else there is has its own error."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

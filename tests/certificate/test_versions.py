@@ -1,7 +1,5 @@
 """A certificate may gain fields: what was written before stays readable, and what is of no version is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import make_dataclass

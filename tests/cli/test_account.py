@@ -1,7 +1,5 @@
 """``privmix account``: the documented lines, every design, and bad input."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

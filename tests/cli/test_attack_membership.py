@@ -1,7 +1,5 @@
 """``privmix attack membership`` on small digits: figures, records, and what is refused before any work."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

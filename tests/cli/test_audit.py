@@ -1,7 +1,5 @@
 """``privmix audit``: designs, releases, models, and bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

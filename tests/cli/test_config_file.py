@@ -1,7 +1,5 @@
 """Options from a file, and the file of what was typed: for every command."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path

@@ -3,8 +3,6 @@
 What every job tells of its charges is tested in tests/jobs/test_job.py.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

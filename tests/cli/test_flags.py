@@ -1,7 +1,5 @@
 """Fields become flags: in the words of the command that runs, and of no other."""
 
-from __future__ import annotations
-
 import pytest
 import typer
 from typer.main import get_command

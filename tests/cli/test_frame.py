@@ -1,7 +1,5 @@
 """Help on one screen, usage errors, and groups of commands: for every command at once."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """The ledger from the command line, and releases that are charged to it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A table without a label, from a CSV file to rows, from the command line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import warnings

@@ -1,7 +1,5 @@
 """One record decides nothing of a release or a model, and what is called public is not the private data."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

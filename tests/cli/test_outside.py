@@ -1,7 +1,5 @@
 """A verb and a panel of another package: found by its entry points, and used as privmix's own are."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Iterator

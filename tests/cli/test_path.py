@@ -1,7 +1,5 @@
 """The whole path from the command line: release, verify, inspect, fit, evaluate, on small real digits."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Persons on the command line: every verb that takes private data, and what it says of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the planner says from the command line, and releases whose design it chose or that release second moments."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

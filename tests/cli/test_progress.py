@@ -1,7 +1,5 @@
 """Progress on a terminal: bars that teach, and that never show a record count which is not public."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training from the command line and from Python: what it makes, what it charges, and what it refuses."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

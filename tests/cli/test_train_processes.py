@@ -1,7 +1,5 @@
 """``privmix train`` under torchrun: what one process gives, written and charged once, and no process left waiting."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

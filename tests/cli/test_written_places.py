@@ -2,8 +2,6 @@
 swapped is filled.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Small digits for the tests of ``privmix train``, and command lines on them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What does not fit is found where it is, before anything is charged, and nothing is written or said to others."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

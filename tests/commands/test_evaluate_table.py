@@ -1,7 +1,5 @@
 """What a release's rows are worth for predicting a column of real records."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

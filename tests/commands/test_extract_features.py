@@ -1,7 +1,5 @@
 """Features of a private dataset, made once: kept by their owner, taken by releases, told to be private."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

@@ -1,7 +1,5 @@
 """Predictions for records without labels: the model's own, in the order of the data, in a file of their owner's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

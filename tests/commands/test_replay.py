@@ -1,7 +1,5 @@
 """Replaying releases from Python: as they were read, on any engine, from a features' store."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

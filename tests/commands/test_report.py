@@ -1,7 +1,5 @@
 """``privmix report``: from folders of every verb to one page, and an error for whatever doesn't belong together."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Keys, signatures and what verify says of them, on the command line: releases, trained models, fitted models."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

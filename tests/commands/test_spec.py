@@ -1,7 +1,5 @@
 """A specification is drafted from the header and the owner's word; of records only where that is asked for."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """New records in the space of a release's rows; and learners of others, which the card's example reaches `fit` with."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

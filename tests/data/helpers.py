@@ -1,7 +1,5 @@
 """Small datasets on disk, one function a format."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """The readers of .npz, .npy, safetensors and idx files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

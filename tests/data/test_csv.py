@@ -1,7 +1,5 @@
 """CSV files: numbers, texts and tables; tables of texts in other formats."""
 
-from __future__ import annotations
-
 import gzip
 from datetime import date, timedelta
 from decimal import Decimal

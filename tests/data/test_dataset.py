@@ -1,7 +1,5 @@
 """open_dataset: which files it takes, one or several a split, and what it says when it cannot."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

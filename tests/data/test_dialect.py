@@ -1,7 +1,5 @@
 """How CSV files are written is declared; a record is what the parser takes for one, wherever records are counted."""
 
-from __future__ import annotations
-
 import csv
 import gc
 import gzip

@@ -1,7 +1,5 @@
 """Whatever bytes a file holds, reading it gives data or a privmix error of one line."""
 
-from __future__ import annotations
-
 import gzip
 import tempfile
 from functools import cache

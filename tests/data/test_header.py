@@ -1,7 +1,5 @@
 """Names of columns: published, so no record may be taken for them; what is wrong with one is said of that one."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One rule for labels in every reader: a value whose text is a declared name is that class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A reader that begins anywhere gives what one from the beginning gives there; to know where costs no reading."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Data in memory: what people hold in their hands gives the records that files of it would, or is refused."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -5,8 +5,6 @@ whatever its format lets it be: of another mode, size or length, with other keys
 Shape, schema, messages and number of hashes are those of the neighbour; equal content has an equal hash in every form.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Numbers for hashes: the same in memory and from files, which are closed to others and gone when the work ends."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 from pathlib import Path

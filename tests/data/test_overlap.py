@@ -1,7 +1,5 @@
 """Sketches of public records: what a sample of hashes finds, as all of them would."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Whose records are: the same persons whatever the format, in no error, and never one shared unknown person."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Data at addresses, read in place: the bytes of what is asked for, of the versions that were listed."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Validation that every reader shares: shapes, values, labels, class lists."""
 
-from __future__ import annotations
-
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any

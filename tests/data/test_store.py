@@ -1,7 +1,5 @@
 """The feature store: what is written is read back, privately and atomically."""
 
-from __future__ import annotations
-
 import json
 import stat
 from pathlib import Path

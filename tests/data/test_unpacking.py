@@ -1,7 +1,5 @@
 """Content that unpacks to absurd sizes is refused, or taken apart in small pieces."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

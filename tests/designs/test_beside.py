@@ -1,7 +1,5 @@
 """A design that releases something else than rows of mixed records, all of it in this one file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 That the worst case audit catches planted bugs of every design: tests/audits/test_planted_bugs.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Maps of later stages follow from what was released: to the bit here, by what they are where rounding differs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Second moments: exact sums, the right noise on each part, and what is made of them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

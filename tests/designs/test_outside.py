@@ -1,7 +1,5 @@
 """A design from a file outside the package: everything that is done with a design is done with it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib import util

@@ -1,7 +1,5 @@
 """A series of second moments: what each step releases, beside exact arithmetic, and what all of them show together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Releases in three stages: what the third stage adds to what two do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Releases in two stages: what the second stage adds to what moments do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One Ray cluster for all tests of this folder: its start is slow."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Features made tile by tile, by workers that die: the bytes of a store that is made at one go, and no tile twice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """What breaks at work on a cluster: machines, disks, the store of objects, and tiles that take long."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

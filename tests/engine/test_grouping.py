@@ -1,7 +1,5 @@
 """A store sorted by person: the records that memory would hold, in its order, whatever the parts, and after a kill."""
 
-from __future__ import annotations
-
 import pickle
 import tracemalloc
 from collections.abc import Callable

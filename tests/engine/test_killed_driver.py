@@ -1,7 +1,5 @@
 """The process that one started dies by SIGKILL, at work on a cluster: the same bytes, one charge, nobody left over."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

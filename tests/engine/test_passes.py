@@ -1,7 +1,5 @@
 """Passes in parts: whatever is cut, sent and merged, the sums are those of one pass on one machine, to the bit."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Persons with many records: one contribution each, whatever they hold, and the record's when they hold one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

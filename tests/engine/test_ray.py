@@ -1,7 +1,5 @@
 """The Ray engine gives the rows of the local one, also when workers and machines are lost: two real nodes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

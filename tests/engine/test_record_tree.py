@@ -1,7 +1,5 @@
 """The root that a certificate commits to records by: binding with its key, and telling nothing without it."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

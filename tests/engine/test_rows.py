@@ -1,7 +1,5 @@
 """The engine does what the plan says, exactly, and nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What lies in a cluster's object store shows nothing without a key that does not lie there."""
 
-from __future__ import annotations
-
 import pickle
 import zlib
 

@@ -1,7 +1,5 @@
 """A cluster of two raylets that speak TLS: the same bits, and nobody gets in without its certificate."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import ipaddress

@@ -3,8 +3,6 @@
 Run from the repository root with the ``bench`` extra installed: python tests/features/make_scattering_reference.py
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tiny models with random weights, saved as the libraries save real ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From records to a store on disk: made once, reused, resumed after a kill, one process at a time."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

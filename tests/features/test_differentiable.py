@@ -1,7 +1,5 @@
 """Extractors with gradients: the same features as the extractor gives, and the slopes that they really have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

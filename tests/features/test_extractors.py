@@ -1,7 +1,5 @@
 """The extractor interface: registry, specs, fingerprints, identity and pixels."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Networks from files: exported programs, linear layers; none that mixes records."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Public random projections: what they keep, to the bit, and as part of an extractor and of a release."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Scattering: equal to kymatio, to its definition, and a function of one record only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a certificate may say of an extractor: its kind's fields, typed, and few bytes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """What columns may hold: declared, per cell, of norm at most 1, silent; what strangers declare is typed and small."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """What is proposed for a column by looking at its records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is drawn of a state is read back as that state, for every kind of column."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sentence encoders: a text's embedding is its own, to the bit."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """Image encoders: an image's embedding is its own, and the library's."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Run the fuzzer: ``python -m tests.fuzz --seconds 60``; exits with 1 if an input was not handled."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

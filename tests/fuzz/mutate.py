@@ -1,7 +1,5 @@
 """Mutations: of bytes, and of JSON values as somebody who knows the format would make them."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

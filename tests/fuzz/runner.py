@@ -1,7 +1,5 @@
 """Feeds mutants to targets and keeps those that were not handled."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import shutil

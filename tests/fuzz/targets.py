@@ -1,7 +1,5 @@
 """What is fuzzed: every door that a file of somebody else's comes in by."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """The fuzzer notices what is not handled, and its inputs can be made again."""
 
-from __future__ import annotations
-
 import json
 import mmap
 import random

@@ -9,8 +9,6 @@ are compared by norm, sum and a sample, within a tolerance. The noise of release
 price reaches their rows.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

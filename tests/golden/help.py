@@ -3,8 +3,6 @@
 ``python -m tests.golden.help`` writes the files. Texts of help are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ and its date becomes today's; then each page of ``benchmarks/results`` whose scr
 head that it was not rebuilt. A change that only moves code changes no number, and no page.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import date

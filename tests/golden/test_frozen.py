@@ -1,7 +1,5 @@
 """Results that a change of the code's shape must not change; see :mod:`tests.golden.freeze`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The options that a change of the code's shape must not change; see :mod:`tests.golden.help`."""
 
-from __future__ import annotations
-
 from tests.golden.help import FOLDER, options_of, verbs
 
 

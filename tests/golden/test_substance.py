@@ -1,7 +1,5 @@
 """What results follow from is what it was when pages were written, or they state that they were not rebuilt."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

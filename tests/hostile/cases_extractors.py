@@ -1,7 +1,5 @@
 """Extractors that a release or model names, so that something of the stranger's or the user's is opened."""
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile

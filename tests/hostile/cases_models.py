@@ -1,7 +1,5 @@
 """Models whose description asks for more than their weights, and files that are not what they seem."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

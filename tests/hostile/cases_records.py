@@ -1,7 +1,5 @@
 """Records that a person in the data, or whoever offers public data, has made for the programs that decode them."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 import zlib

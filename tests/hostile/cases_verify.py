@@ -1,7 +1,5 @@
 """Folders with more in them, or less, than was certified; all hashes fit."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -12,8 +12,6 @@ a stranger as well. All verbs that take such a folder are then run on it, in one
 must be no side effect; the verbs named in ``refused`` must not exit with 0.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Watches one process for side effects: files, sockets, processes, code, pickles and memory."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

@@ -1,7 +1,5 @@
 """What a stranger's folder must never bring about, done on purpose: the watch must notice each."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import io

@@ -1,7 +1,5 @@
 """Every hostile folder with every verb: refused in one line, or harmless; and never a side effect."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -4,8 +4,6 @@
 verbs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Every kind of job on the same few records, which note what the ledger held when somebody looked at them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A few records of persons, in every format that says whose they are."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a file carries beside its records is nowhere in a release, unless its owner declared it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Names and descriptions of classes: read with care, put where the records went, and said in the model."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """scikit-learn's own tools take what privmix has: searches, cross-validation, pipelines, copies, other processes."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from typing import Any

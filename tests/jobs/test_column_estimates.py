@@ -1,7 +1,5 @@
 """A specification by private estimates: paid for before it is drawn, stated by what depends on it, and silent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

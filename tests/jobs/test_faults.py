@@ -1,7 +1,5 @@
 """Kills and full disks at each step up to the first draw: the job goes on, is charged once, and draws a count once."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A release of pixels is one of images: they are put through extractors, flipped and cropped after their release."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What several budgets buy, and the least budget for an accuracy."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """A folder says one figure of an even bet, wherever it is shown."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every job takes what people hold: plan, release, train, evaluate, predict, with persons where there are columns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import datasets

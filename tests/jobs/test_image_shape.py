@@ -1,7 +1,5 @@
 """Encoded images are scaled to what is declared; where nothing is, to what the extractor says, which is public too."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

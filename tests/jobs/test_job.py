@@ -1,7 +1,5 @@
 """What every job promises, tested on every kind of job: each test is of one of the guarantees of ``jobs.job.Job``."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Jobs that SIGKILL ends at every step: the charge stays, is made once, and pays for one result."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a folder is, by its certificate."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

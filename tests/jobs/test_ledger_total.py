@@ -1,7 +1,5 @@
 """Totals of ledgers as statements: what they say, who vouches for them, and what a stranger's can't do."""
 
-from __future__ import annotations
-
 import base64
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """What measures releases and models, asked from Python: the same figures as on the command line, in order."""
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Callable, Iterator

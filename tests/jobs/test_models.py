@@ -1,7 +1,5 @@
 """Models that take raw inputs, whatever folder they are from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names of features in a release: certificate, Parquet files, card; and that what had none before still holds."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Budgets of persons and of records, as jobs are charged to them: refused before anything is charged or read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

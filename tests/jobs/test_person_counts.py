@@ -1,7 +1,5 @@
 """How many persons there are, and jobs for single records on what was made for persons."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Persons as the unit: the same result however they are declared, and nothing of them anywhere else."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import warnings

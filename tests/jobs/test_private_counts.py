@@ -1,7 +1,5 @@
 """Private counts of releases and trainings: paid for once, of the same persons throughout, and with words that hold."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, NamedTuple

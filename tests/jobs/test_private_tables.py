@@ -1,7 +1,5 @@
 """CSV files run nothing in a spreadsheet, and every cell can be had back."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """What is said of predictions, against scikit-learn and by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import softmax

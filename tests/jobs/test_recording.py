@@ -1,7 +1,5 @@
 """What verbs note down of themselves."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

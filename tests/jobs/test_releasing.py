@@ -1,7 +1,5 @@
 """Releases from Python: the job of the command line, for data that people hold in their hands."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """Rows of a release of a table are such a table."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Series of releases: one charge, one key, one set of records a step, and what is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

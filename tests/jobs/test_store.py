@@ -1,7 +1,5 @@
 """Kept features belong to the bytes that they were made from."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

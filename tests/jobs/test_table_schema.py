@@ -1,7 +1,5 @@
 """Table Schemas that data portals publish become entries of a specification."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Options of a training: each is said once, and wrong values are refused by the option and the key."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small mixer for the learners' tests: releases made openly from arrays, without the release engine."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Probabilities of every learner mean what they say, by the release alone."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Public points beside which class means are expected: they help where they are right, and do no harm where not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

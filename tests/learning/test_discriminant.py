@@ -1,7 +1,5 @@
 """The discriminant learner, on Gaussian classes whose means and covariance are known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

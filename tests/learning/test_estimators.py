@@ -1,7 +1,5 @@
 """scikit-learn's checks of whatever claims to be one of its estimators, each that is left out with its reason."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

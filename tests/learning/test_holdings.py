@@ -1,7 +1,5 @@
 """How far persons' contributions err as samples do: by what engines make of the records that persons have."""
 
-from __future__ import annotations
-
 from math import comb
 
 import numpy as np

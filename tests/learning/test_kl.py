@@ -1,7 +1,5 @@
 """The learner of generalised KL divergence; flips and crops move pixels and change none."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The learner of second moments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

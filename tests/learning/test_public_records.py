@@ -1,7 +1,5 @@
 """What public records say of those that are private: their law, and how well a learner of many tells them apart."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

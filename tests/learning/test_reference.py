@@ -1,7 +1,5 @@
 """What is fitted without privacy is what scikit-learn would fit to the same records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

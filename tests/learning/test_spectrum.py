@@ -1,7 +1,5 @@
 """What noisy eigenvectors are said to know, against matrices whose covariance is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

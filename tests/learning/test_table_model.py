@@ -1,7 +1,5 @@
 """The mixture of a table meets what was released, within its noise, and no more than the numbers say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A real PostgreSQL server on loopback, where this machine has one."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import pwd

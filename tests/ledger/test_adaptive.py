@@ -1,7 +1,5 @@
 """What adaptive choices do to both kinds of budget, computed exactly; and how adaptive budgets are kept."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

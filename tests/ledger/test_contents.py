@@ -1,7 +1,5 @@
 """One budget for one content: by file, bound before anything is charged, and as earlier versions bound it."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

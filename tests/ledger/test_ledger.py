@@ -1,7 +1,5 @@
 """Budgets hold: under composition, under concurrency, under kill -9, and against edits of the history."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """A ledger of a team: servers that are killed and connections that are lost overspend and understate nothing."""
 
-from __future__ import annotations
-
 import getpass
 import re
 import time

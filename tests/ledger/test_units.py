@@ -1,7 +1,5 @@
 """A budget is for records or for persons, and a charge is for the same: neither price stands for the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Statistics the mechanism tests share. All use a fixed seed and reject a correct mechanism with chance < 1e-9."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats

@@ -1,7 +1,5 @@
 """Noise for cumulative sums: its sensitivity by exact arithmetic, its covariance, and why z is not rounded first."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

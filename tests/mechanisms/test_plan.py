@@ -1,7 +1,5 @@
 """What every plan must keep, whoever made it: each registered design, training, and designs from outside."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Columns estimated from records: the law of the noise, what one record moves, and what noise lets through."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Numbers of records and persons, and K, as they are estimated: the law of the noise, and what one unit moves."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

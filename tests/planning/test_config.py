@@ -1,7 +1,5 @@
 """A mixup degree that is left to theory is a number before there is a plan, and a number of public facts alone."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Planning: predictions follow the noise, the choice follows the predictions, and both follow what is declared."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

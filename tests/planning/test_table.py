@@ -1,7 +1,5 @@
 """Forecasts of tables: by public facts, of the size that noise has, and choices that follow from them."""
 
-from __future__ import annotations
-
 import inspect
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """The best mixup degree: formulas as printed, predictions beside the mechanism itself, and the search."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Noisy sums as a plan declares them: their price follows from what one record changes, over the noise of each."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

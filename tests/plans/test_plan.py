@@ -1,7 +1,5 @@
 """Plans are pure, safe and complete: the price follows from the very constants that the engine uses."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from typing import Any

@@ -1,7 +1,5 @@
 """Shares of classes from noisy counts: exact without noise, drawn together under it, their errors stated."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A release whose key is sealed for an auditor, and what it takes to make it again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

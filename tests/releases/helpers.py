@@ -1,7 +1,5 @@
 """Small releases for the tests of this floor."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import suppress
 from functools import cache

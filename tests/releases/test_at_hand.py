@@ -1,7 +1,5 @@
 """Releases as an argument: one, or the newest of a series."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A release on disk: readable by others, atomic, verifiable, and silent about the records."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

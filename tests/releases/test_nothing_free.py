@@ -4,8 +4,6 @@ Every place of a certificate is given a long text, numbers and an object, every 
 random records. Designs that share a certificate reader are tried at every place once, else at their own places.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Collection, Iterator

@@ -1,7 +1,5 @@
 """The planner's picture holds shapes and nothing that runs, refers or tells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Releases made again by their sealed key: equal to the last bit, or it is said where not; no test sees as much."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

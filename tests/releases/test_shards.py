@@ -1,7 +1,5 @@
 """Shards and arrays: one form, readable by others; every byte in them is a value or follows from the shape."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What verification says of missing noise is what it would notice, and what it can't see it says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

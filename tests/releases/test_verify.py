@@ -1,7 +1,5 @@
 """Verification accepts what was certified and nothing else, and sees noise that is missing. Forgers know the format."""
 
-from __future__ import annotations
-
 import json
 import os
 import tracemalloc

@@ -1,7 +1,5 @@
 """Figures of pages, each drawn once: drawing is nine tenths of what a page takes."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Run records as verbs make them, for the tests of the page; the figures in them are made up by formulas."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page in a real browser: loads nothing, fits phones and desks, is reached by keyboard, has contrast, prints."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page: nothing private for the public, nothing that a text could turn into markup, nothing that can't be read."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import io

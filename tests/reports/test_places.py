@@ -1,7 +1,5 @@
 """The public reads names of files, never where they lie."""
 
-from __future__ import annotations
-
 import pytest
 
 from privmix.reports.page import render_page

@@ -1,7 +1,5 @@
 """Run records: whole, unedited, or refused; private ones never reach the public."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

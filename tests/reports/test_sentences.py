@@ -1,7 +1,5 @@
 """Plain words: bounds are rounded up, proofs down, and beliefs are those of Bayes."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 

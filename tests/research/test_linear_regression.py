@@ -1,7 +1,5 @@
 """The papers' bound as printed, and the simulation beside the dense product."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A studio without a browser: requests as a browser on this machine makes them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """Pages without a browser: nothing private is read before "release", and nothing is released twice."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

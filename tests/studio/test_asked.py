@@ -1,7 +1,5 @@
 """What was asked: as it was typed, with words for what is missing; and one order for page, command and Python."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import warnings

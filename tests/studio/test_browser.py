@@ -1,7 +1,5 @@
 """The studio in a real browser, from the first click to a verified release; by keyboard, on a phone, in the dark."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

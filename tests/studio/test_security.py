@@ -1,7 +1,5 @@
 """Nobody gets in but the browser that was shown the address, and no page but the studio's own."""
 
-from __future__ import annotations
-
 import stat
 import webbrowser
 from pathlib import Path

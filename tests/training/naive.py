@@ -1,7 +1,5 @@
 """The definition of a step, written as slowly and plainly as can be: the reference of the fast paths."""
 
-from __future__ import annotations
-
 import copy
 import math
 

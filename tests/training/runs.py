@@ -1,7 +1,5 @@
 """Small training jobs on 8 x 8 digits, for the tests of whole runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache

@@ -4,8 +4,6 @@ Zero gradients in every world: all that is released is the scale of the noise. N
 attacker scores all released numbers by the exact likelihood ratio of their scales. Each audit has confidence 1 - 5e-7.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

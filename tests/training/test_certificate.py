@@ -1,7 +1,5 @@
 """Certificates: numbers that anyone can recompute, words that fit them, and nothing private."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """DPClassifier behaves as scikit-learn's classifiers do, and declares what it must not infer."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

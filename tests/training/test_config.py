@@ -1,7 +1,5 @@
 """Settings: defaults that fit, numbers that are checked, and a plan from public facts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

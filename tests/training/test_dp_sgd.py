@@ -1,7 +1,5 @@
 """Whole steps of the engine against their definition, what one record can do to them, and the optimiser."""
 
-from __future__ import annotations
-
 import logging
 import math
 import warnings

@@ -1,7 +1,5 @@
 """Public examples: classes by name, shapes, batches that depend on their name alone, and errors that help."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exported networks give the same numbers in torch alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What scenarios use public records for, and what their batches look like in the warm-up and in private steps."""
 
-from __future__ import annotations
-
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace

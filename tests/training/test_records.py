@@ -1,7 +1,5 @@
 """Records are checked once, at the boundary, and tell nothing of themselves."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 from pathlib import Path

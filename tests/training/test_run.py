@@ -1,7 +1,5 @@
 """Runs that are interrupted: resumed to the same bits, never under other data, and never by two at a time."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

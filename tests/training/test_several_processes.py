@@ -1,7 +1,5 @@
 """Several processes give what one gives, and only one of them can make the noise."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How clipped gradients are added: what one record moves, at any batch."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Trained models: loaded ones predict the same bits, and edited ones are refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whole jobs on a tiny problem: every scenario runs, everything wrong is found early, and nothing private is shown."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Verification of trained models: true ones hold, and whatever is edited is named."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Callbacks are told public figures alone, and change nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Diagnostics against loops that follow the papers' words, and on data whose answer is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

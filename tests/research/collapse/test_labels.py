@@ -1,7 +1,5 @@
 """Mixed labels against loops that follow the papers' words, and as the plan's own sampler draws them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

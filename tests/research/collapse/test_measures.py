@@ -1,7 +1,5 @@
 """Collapse diagnostics: what is reported is what the measures on public data say, and histograms hold all entries."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

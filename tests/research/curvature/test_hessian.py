@@ -1,7 +1,5 @@
 """Sharpness: the top of the whole spectrum, wherever it lies."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Sharpness of a trained model: on public data, and on no other."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

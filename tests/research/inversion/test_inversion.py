@@ -1,7 +1,5 @@
 """Model inversion: it recovers what is there, fails where noise hides it, and measures both in the same way."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

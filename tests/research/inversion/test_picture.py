@@ -1,7 +1,5 @@
 """Pictures of inversions and mixed labels are drawn from a record's content alone."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``privmix attack inversion`` and ``collapse`` from the command line, on small real digits."""
 
-from __future__ import annotations
-
 import json
 import stat
 from pathlib import Path

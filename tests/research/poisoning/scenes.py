@@ -1,7 +1,5 @@
 """Small scenes of real digits, and victims that learn them in a fraction of a second."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """Defences that change batches do what their papers say, and gradients pass through them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Triggers lie where they belong, poisons are what their papers say, and strong settings succeed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Feature collision and polytopes: poisons come near the target in features and stay near their images in pixels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

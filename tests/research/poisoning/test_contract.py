@@ -1,7 +1,5 @@
 """What every attack and every defence keeps to, whichever file it comes from."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

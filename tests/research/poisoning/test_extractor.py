@@ -1,7 +1,5 @@
 """Extractors for transfer learning: apart from the trainer's records, kept once, and frozen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Filters find what is planted and keep what is clean."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

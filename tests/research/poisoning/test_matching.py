@@ -1,7 +1,5 @@
 """Gradient matching: gradients of poisons turn to where the target's points, through a known defence as well."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

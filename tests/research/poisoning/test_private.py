@@ -1,7 +1,5 @@
 """Releases and private training as defences: what is guaranteed follows from what ran, and attacks stay below it."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

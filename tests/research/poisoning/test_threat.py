@@ -1,7 +1,5 @@
 """A threat model catches every attack that does more than it says, and no other."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The adversarial robustness toolbox is tied to a scene's seed, kept quiet and asked for by its extra."""
 
-from __future__ import annotations
-
 import importlib
 import random
 import sys

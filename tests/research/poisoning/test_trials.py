@@ -1,7 +1,5 @@
 """Trials are paired, counted right and go on after a kill; and nothing that does nothing looks like something."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """``privmix attack poisoning`` on small real digits: figures, records, and what is refused before any work."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Ordinary training: settings, speed-ups that change nothing, and the same bits for the same seed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Class embeddings: maps of norm 1, exact sums, noise and rows; and what is learnt from them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

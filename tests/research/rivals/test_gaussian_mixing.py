@@ -1,7 +1,5 @@
 """Rows of all records with normal weights: their law, their exactness, and that cuts change nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

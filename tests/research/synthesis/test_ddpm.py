@@ -1,7 +1,5 @@
 """DDPM: noise levels, loss and sampler against diffusers and against what they are for Gaussians."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

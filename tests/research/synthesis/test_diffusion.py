@@ -1,7 +1,5 @@
 """Training: killed runs go on to the same model; blocks and augmentation change nothing that they must not."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """EDM: scalings, loss, schedule and sampler against what they are for Gaussians."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Pools of synthetic images: made of raw files, resumed, measured, read by training as they are."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

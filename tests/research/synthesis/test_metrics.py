@@ -1,7 +1,5 @@
 """Metrics of synthetic sets, each against a naive reference."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.linalg import sqrtm

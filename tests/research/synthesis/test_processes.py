@@ -1,7 +1,5 @@
 """Two processes draw the pool that one draws, and the first alone writes and speaks."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

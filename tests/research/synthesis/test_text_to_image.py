@@ -1,7 +1,5 @@
 """Pools by a text-to-image pipeline: a tiny one with random weights, saved in a folder as diffusers saves them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Strategies are chosen by what they can do and how fast, once a run; chunks shrink until they fit."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """All strategies sum what the definition says, and none lets a record through that is longer than the bound."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 

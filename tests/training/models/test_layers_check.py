@@ -1,7 +1,5 @@
 """Layers that mix the records of a batch are found, by type and by what they do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

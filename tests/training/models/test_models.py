@@ -1,7 +1,5 @@
 """Models: sizes as in the papers, weights from a seed alone, specs that rebuild, records apart."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

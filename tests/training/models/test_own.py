@@ -1,7 +1,5 @@
 """Networks of the user's own: checked, trained as they are, kept as weights alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small models and public records for the tests of this folder."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

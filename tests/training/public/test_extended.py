@@ -1,7 +1,5 @@
 """Public gradients; extended methods: names, combinations, guarantees, and each against its formula written out."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """The warm-up: one step against its definition, repeatable runs, flat minima, and adversarial examples."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -1,7 +1,5 @@
 """Augmentations: against plain loops over pixels, in range, and each view on its own."""
 
-from __future__ import annotations
-
 import colorsys
 import math
 

@@ -1,7 +1,5 @@
 """AutoAugment: its operations against Pillow's by hand, its law, and the images that it refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Views of a record: the set of Algorithm 1, the laws of its mixes, and that a record's views are its own."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

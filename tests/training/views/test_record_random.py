@@ -1,7 +1,5 @@
 """Random numbers of a record: their laws, and that they are its own."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 
