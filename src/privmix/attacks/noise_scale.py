@@ -1,8 +1,6 @@
 """Noise audits: whether noise has the size, shape and independence that the certificate states."""
 # Attacks on whole releases miss a third too little noise where little leaks. Draws on empty records show a hundredth.
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Proofs about one mechanism from guesses at canaries' coins, next to its claim; and how many coins to guess."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ is right more often about the former: the rest is what rows teach about everyone
 out, linkability and inference from Opinion 05/2014 on anonymisation).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

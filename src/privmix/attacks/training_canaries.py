@@ -8,8 +8,6 @@ replace-one, a canary is always there, and its coin turns its gradient's sign. I
 canary: the run itself finds its records, draws up to K for a step, and clips their mean once.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from typing import Final

@@ -1,8 +1,6 @@
 """Whether numbers follow from others, where another machine may have rounded differently."""
 # Eigenvectors have no sign and turn among equal eigenvalues: they are compared as spaces and not one by one.
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """A worst-case audit: attack a plan's worst pair of neighbours on the real engine, and compare with what is claimed."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

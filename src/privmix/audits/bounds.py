@@ -11,8 +11,6 @@ has a false-alarm rate (type I error) and a miss rate (type II error), with Clop
 Thresholds must not be chosen by the scores that prove: :func:`best_rates` chooses on the first third of the runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

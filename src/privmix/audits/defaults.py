@@ -1,7 +1,5 @@
 """Default settings of attacks; importing this module takes no time."""
 
-from __future__ import annotations
-
 from typing import Final
 
 RUNS: Final = 10_000

@@ -8,8 +8,6 @@ Not visible: noise too small by less than the data add; another shape; noise kno
 but as noisy.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable

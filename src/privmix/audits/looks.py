@@ -5,8 +5,6 @@ Scores are read at a number of runs that doubles, and once at the end of the tim
 be reported. Kutta, Dunsche, Wei and Zikas (2026) stop by asymptotic theory; looks are exact.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

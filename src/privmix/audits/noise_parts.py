@@ -1,7 +1,5 @@
 """Figures of released rows that tests of noise need: sums over a part of them, and over its weakest directions."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final
 

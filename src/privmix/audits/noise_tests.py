@@ -15,8 +15,6 @@ Rounding moves a vector by at most a known length (half a grid step an entry, an
 norm: no false alarms from rounding. Rates are those of ideal samplers; see :mod:`privmix.mechanisms.noise`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Final

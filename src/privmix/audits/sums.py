@@ -1,7 +1,5 @@
 """Audits of noisy sums, from what their plan declares: their noise alone, how far a record moves them, and evidence."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

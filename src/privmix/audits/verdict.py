@@ -1,7 +1,5 @@
 """Verdict of an audit: a claim, and the bound proven for every mechanism."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """``privmix account``: prices; a group that prices where its command is not called."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from privmix.cli.app import app

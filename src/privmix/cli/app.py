@@ -1,7 +1,5 @@
 """The Typer application: its commands, in the order and under the headings that help has."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 import typer

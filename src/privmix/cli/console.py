@@ -1,7 +1,5 @@
 """The terminal: what the command line writes to it, and a passphrase that it reads from it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """Translate the library's argument names into flags of the command line. No other module does so."""
 # Errors name fields: ``InvalidInput("ledger, dataset", ...)``. Inside texts they stand between backticks.
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Groups of commands that have no command of their own: ``attack``, ``ledger`` and ``series``."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import typer

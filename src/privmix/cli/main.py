@@ -1,7 +1,5 @@
 """Entry point: runs a verb and turns errors into one line and an exit code."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Final

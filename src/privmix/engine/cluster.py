@@ -1,7 +1,5 @@
 """A Ray cluster: how this process finds or starts it, who else can reach it, and which files its machines share."""
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

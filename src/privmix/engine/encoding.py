@@ -2,8 +2,6 @@
 # Records and features never enter Ray's object store or its spilled files. So data and store must be on a file system
 # that all machines share, at the same paths, as the same user's.
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import deque

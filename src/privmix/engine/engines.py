@@ -1,7 +1,5 @@
 """Engines by name: where a plan is carried out. Each gives the same rows under one key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from privmix.engine.ray import Cluster

@@ -1,8 +1,6 @@
 """A feature store sorted by person, for data that do not fit in memory: an external sort."""
 # Records are written by person to parts that fit in memory; each is sorted by person and class, and appended.
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 """A run's commitment to its records: the root of a Merkle tree (1979) over them, under a key of its own."""
 # Nodes are keyed BLAKE2b: without the key they confirm no guess at records or at their number. The height is fixed.
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Private records, tile by tile: where they come from, in memory or on a disk."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Iterator

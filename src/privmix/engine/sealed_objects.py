@@ -2,8 +2,6 @@
 # The key is in memory alone. Ray sends small arguments, such as the key, from process to process, never through its
 # store: spilled files are useless once the processes have ended.
 
-from __future__ import annotations
-
 import pickle
 import secrets
 from dataclasses import dataclass

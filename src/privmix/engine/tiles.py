@@ -1,8 +1,6 @@
 """Tiles of private records, clipped and on the lattice, and the exact sums of mixed rows that are made of them."""
 # All is pure: a sum depends on plan, records and membership key alone, and can be made again on any machine.
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 

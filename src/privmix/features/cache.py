@@ -1,7 +1,5 @@
 """From raw records to a feature store on disk: kept, verified, and resumed after a crash."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Specs of extractors: data from which an extractor is rebuilt, on which nothing that they name is opened or run."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

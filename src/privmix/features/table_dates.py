@@ -1,7 +1,5 @@
 """Columns of dates in a table's specification: formats, parts of a date, and their features."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Kinds of columns that a table's specification can declare: a cell as numbers, and what is unusual about it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """A draft of each column's specification from its records, for owners who accept that they are looked at."""
 # No guarantee covers a draft: it reveals the records. A specification made from it states so.
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -10,8 +10,6 @@ slant = 4 / L. The low-pass phi is a round Gaussian with sigma = 0.8 * 2^(J-1). 
 padded image, so its Fourier transform is real.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

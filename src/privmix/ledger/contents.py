@@ -1,7 +1,5 @@
 """Identity of private data: the hashes of its files, each of which has one budget only."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Entries of a ledger: how they are written and read, and what a dataset's entries amount to."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

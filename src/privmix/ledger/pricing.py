@@ -1,7 +1,5 @@
 """Cost of a dataset's reservations together, in both modes of a budget."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

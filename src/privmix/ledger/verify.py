@@ -1,7 +1,5 @@
 """Check that a ledger's history is whole and its budgets are kept."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import Row

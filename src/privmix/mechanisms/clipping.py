@@ -1,7 +1,5 @@
 """Clipping: the bound on what one record can add to a sum."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

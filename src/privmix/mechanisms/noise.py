@@ -24,8 +24,6 @@ mechanism. With each z_t rounded instead, A x + B z would lie in a set of points
 0; 1/2, 1) and whole z, the parity of 2 y_2 is that of z_1 = y_1 - x_1. It reveals the parity of x_1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

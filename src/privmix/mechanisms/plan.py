@@ -1,8 +1,6 @@
 """A plan: what will be done to private records, for which target, and at what price; releases and training alike."""
 # It holds its own target: the one in a certificate is thus the one that the noise was chosen for.
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum

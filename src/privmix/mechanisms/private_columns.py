@@ -6,8 +6,6 @@ threshold. A value that one record alone has passes with a small chance, which i
 selection with Gaussian noise: Desfontaines, Voss, Gipson and Mandayam 2022).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ may depend on the answer of the first. Gaussian queries of any order compose to 
 earlier answers (Dong, Roth and Su 2021, Theorem 3.2 and Corollary 3.3).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Final

@@ -11,8 +11,6 @@ leaves a folder that can be resumed, by this order. Key, ``run.json``, charge an
 the result come first. End of the key, removal of ``run.json`` and rename follow.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

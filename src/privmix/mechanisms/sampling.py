@@ -2,8 +2,6 @@
 # So no code can draw by one design and account by another. Draws are keyed by logical tiles (``ROW_TILE`` rows x
 # ``RECORD_TILE`` records): how an engine chunks its work changes nothing.
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final

@@ -1,7 +1,5 @@
 """Plans of any design: read back, and checked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Releases of noisy sums, declared array by array: files, noise, tests, audits and texts of each follow from that."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

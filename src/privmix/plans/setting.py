@@ -1,7 +1,5 @@
 """Public facts for every design, and a design's forecast for the planner."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Final

@@ -1,7 +1,5 @@
 """The recipient's part: mixed rows, their labels, and the public facts needed to learn from them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Protocol, runtime_checkable

@@ -1,7 +1,5 @@
 """Arrays that are released in addition to rows, as stored and as learners use them; and uses of second moments."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Release a dataset: in memory, or to a folder that partners can use."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

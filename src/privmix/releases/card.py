@@ -1,7 +1,5 @@
 """The data card: the README of a release, with the front matter that dataset hubs read, and the planner's picture."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

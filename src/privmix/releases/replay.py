@@ -1,8 +1,6 @@
 """Replay a release from its records and key, and compare every byte with the released one."""
 # Statistical tests cannot see noise of another law or size, or noise used twice; a replay can.
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 # Its folder also holds ``run.shards``: finished shards and hashes, each line sealed by the key. It holds ``features/``
 # while needed, and once all rows are there ``sealed-key.json``, the key sealed to an auditor.
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

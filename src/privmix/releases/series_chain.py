@@ -1,7 +1,5 @@
 """Releases as an argument: one, or those of a folder, once they are the steps of one series."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

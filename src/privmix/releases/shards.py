@@ -8,8 +8,6 @@ the format reads a stranger's file. pandas, Polars, pyarrow and Hugging Face rea
 The layout is that of Apache Parquet (format 2.6; metadata in Thrift's compact protocol).
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Figures of a report page as inline SVG. Texts of records stand in legends and descriptions, never in drawings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One self-contained HTML page from run records: no scripts, no network, light and dark, for screen and print."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files

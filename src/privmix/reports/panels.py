@@ -1,7 +1,5 @@
 """Panels about the guarantee, the budget, and what the release or model is good for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

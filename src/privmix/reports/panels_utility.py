@@ -1,7 +1,5 @@
 """Panels about the utility of a release or model: accuracy."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from privmix.reports.blocks import (

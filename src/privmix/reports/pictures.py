@@ -1,7 +1,5 @@
 """Pictures that jobs draw, and one look for all of them: drawn without a display, readable in black and white."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence

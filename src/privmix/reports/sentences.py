@@ -1,7 +1,5 @@
 """Privacy in plain words. Figures are rounded to the safe side: bounds up, what an attack proved down."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from typing import Final

@@ -1,7 +1,5 @@
 """Refuse data called public that a ledger lists as private."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

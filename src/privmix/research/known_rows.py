@@ -4,8 +4,6 @@ A release does not reveal the members of a row. Here chosen members go through a
 exact sum, noise on the lattice, public divisor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

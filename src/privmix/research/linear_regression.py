@@ -1,7 +1,5 @@
 """Linear regression from a release: the papers' bound on its error, and the error itself by the real mechanism."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

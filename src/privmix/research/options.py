@@ -1,7 +1,5 @@
 """Options that the commands of several studies share; importing this takes no time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any

@@ -1,7 +1,5 @@
 """The studio's pages and what they do: from a dataset that is named to a release that holds."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Form of a new release: its fields as typed, and the problems in them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self

@@ -1,7 +1,5 @@
 """Pages of folders, verified before they are shown, and of the ledger."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The studio's pages: templates filled in, their styles and scripts, and the state that all of them share."""
 
-from __future__ import annotations
-
 import csv
 import math
 import os

@@ -1,7 +1,5 @@
 """The one release that is being made: started once, watched, stopped, finished later."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,8 +1,6 @@
 """Access to the studio: one browser on this machine that has the address, and only pages of the studio."""
 # Every program and user of the machine, and every open web page, can reach a server on 127.0.0.1.
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The studio on this machine: a socket on the loopback address, and the address that lets one browser in."""
 
-from __future__ import annotations
-
 import contextlib
 import html
 import os

@@ -1,7 +1,5 @@
 """The process that makes a release for the studio: it alone reads private records, and writes lines on its progress."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Poisson batches, and the seeds of their records' views, from secret streams."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Final
 

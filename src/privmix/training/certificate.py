@@ -1,7 +1,5 @@
 """The certificate and the card of a trained model: what of it no release has, and words that follow from its plan."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Private steps (Bao et al. 2023, Algorithm 1): the only code below the plan that reads private records."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -12,8 +12,6 @@ this:
 One record then moves its own clipped gradient and the rounding of one group, in any batch.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Public data of a job: the warm-up before the private phase, and the methods that help in each step."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ checkpoint with the same noise: the final weights are those of a run without the
 with as many threads; on GPUs up to the order of additions.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence

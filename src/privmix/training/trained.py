@@ -1,7 +1,5 @@
 """A trained model: predictions from features, its folder, which is data, and its export."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import io

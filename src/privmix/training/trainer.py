@@ -1,7 +1,5 @@
 """A whole training job: from settings and public facts to a trained model with its certificate."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import hmac

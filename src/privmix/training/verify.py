@@ -1,7 +1,5 @@
 """Check a trained model without trusting its maker: its price, its texts, and every byte of its files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

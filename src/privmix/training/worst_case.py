@@ -10,8 +10,6 @@ The learning rate is so small that weights stay where a canary's gradient is lon
 Architecture, views and rates of a real training change no price and are no part of the worst case.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

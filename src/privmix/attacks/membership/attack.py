@@ -1,7 +1,5 @@
 """Attack a model: was this record among those that it was made of? Figures, bands and the records most at risk."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LiRA and RMIA: a record's log-odds in the target and in other models; ROC, AUC and true positives with intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Measures on PUBLIC data of how well features survive mixing (NeuroMixGDP; Li et al. 2024)."""
 # Figures of private records would be a leak that no certificate counts. privmix calls none of them on private rows.
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

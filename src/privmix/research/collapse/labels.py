@@ -1,7 +1,5 @@
 """Mixed labels of PUBLIC records, clean and noisy: do classes survive in them (Li et al. 2024, Figures 2 and 14)?"""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

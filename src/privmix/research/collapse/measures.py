@@ -1,7 +1,5 @@
 """Collapse diagnostics on a PUBLIC proxy: do classes survive mixing and noise (Li et al. 2024, sections 2, I.5, J.6)"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

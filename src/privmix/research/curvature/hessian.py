@@ -1,7 +1,5 @@
 """How sharp a minimum is: eigenvalues and trace of the public loss's Hessian (Park et al. 2024, table 4)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How sharp the minimum is in which a trained model lies, on data that are known to be public."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

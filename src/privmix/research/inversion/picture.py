@@ -1,7 +1,5 @@
 """Pictures of a model inversion: originals above what an attack recovered of them."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import io

@@ -4,8 +4,6 @@ Each original is matched with the recovered image of its row that is most like i
 case for the attacker. The same matching of images of other people is the baseline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

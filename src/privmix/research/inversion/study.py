@@ -5,8 +5,6 @@ start and the brightness. Without noise the best fit shows which try is right. W
 so the attacker practises on rows made of public images: half of the given images play that part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Features of images by public extractors, each image once: trials share all records but the poisoned ones."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import OrderedDict
 from functools import cache

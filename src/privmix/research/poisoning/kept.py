@@ -1,7 +1,5 @@
 """Finished trials in a private folder: a run that was killed goes on with them."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

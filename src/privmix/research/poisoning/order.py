@@ -1,7 +1,5 @@
 """Whether one defence does better than another, from trials that are paired by seed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import permutations

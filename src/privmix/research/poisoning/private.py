@@ -5,8 +5,6 @@ The library's own plans price the guarantee, and the whole trade-off curve of th
 plan.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cache

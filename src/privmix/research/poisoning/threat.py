@@ -1,7 +1,5 @@
 """Who the attacker is: what may be changed, what is known, and what counts as success."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Final
 

@@ -1,7 +1,5 @@
 """Trials of one attack against several defences: paired by seed, counted, resumable."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """Non-leaking changes of training images: the network is given nine numbers (Karras et al. 2022, appendix F.2)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Final

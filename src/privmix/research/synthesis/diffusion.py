@@ -4,8 +4,6 @@ A step's randomness is a function of (seed, step), so a checkpoint is weights, t
 the number of steps. A resumed run makes the same model as one that was never killed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -5,8 +5,6 @@ the two densities, whose gradient the model's score lacks: score + grad log(d / 
 classifier of noisy images; both are trained on the public images, and on drawn ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Final

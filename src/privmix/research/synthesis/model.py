@@ -1,7 +1,5 @@
 """A trained diffusion model, and drawing images from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Networks inside a denoiser: U-Nets of the diffusers library for images, a small perceptron for points."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """A pool of synthetic images as a folder: images that other commands read as a dataset, a card, and two pictures."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """How one record's gradient is bounded before it is summed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -1,7 +1,5 @@
 """A model's trainable parameters as one flat vector, and the public data that a private step takes in addition."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

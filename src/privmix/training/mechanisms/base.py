@@ -1,7 +1,5 @@
 """Interface of training mechanisms (a file each: plan, sampler, noise, words, worst case), and their registry."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The warm-up: ordinary training on public records, by SGD or towards flat minima (Park et al. 2024, section 5.1)."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

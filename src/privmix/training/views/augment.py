@@ -1,8 +1,6 @@
 """Augmentations of one image: self-augmentation (De et al. 2022) and those that Bao et al. (2023) compare (Table 4)."""
 # If a paper gives no strength, the defaults are usual ones for small images.
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final

@@ -1,7 +1,5 @@
 """Augmentations: random changes of one image that keep its label, and the image operations that they take."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

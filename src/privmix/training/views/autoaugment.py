@@ -1,7 +1,5 @@
 """AutoAugment's policy for CIFAR-10 (Cubuk et al. 2019): pairs of operations that a search found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final

@@ -1,7 +1,5 @@
 """Boxes at random places of images, for defences that cut something out."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

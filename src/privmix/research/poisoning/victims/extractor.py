@@ -1,7 +1,5 @@
 """Extractors for transfer learning: bodies of networks that were trained on other images, which are called public."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """An ordinary, non-private training of an image classifier with batch norm: what poisoning is aimed at."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The audit of class embeddings: their noise alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

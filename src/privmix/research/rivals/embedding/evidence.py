@@ -1,7 +1,5 @@
 """Evidence about the noise of a release of class embeddings, from its numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from privmix.audits.evidence import PRODUCTS, Law, RowLaw

@@ -1,7 +1,5 @@
 """Released class embeddings: noisy sums of a public feature map over each class, and the class sizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Worst case of class embeddings: one query, and rows that are sampled from its answer play no part."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The audit of these rows: how far a record moves them."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

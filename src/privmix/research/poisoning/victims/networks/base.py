@@ -1,7 +1,5 @@
 """The common part of all victims' networks: a body, whose outputs filters and attackers look at, and a linear head."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Final
 
 import torch
