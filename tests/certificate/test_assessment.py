@@ -14,7 +14,7 @@ from privmix.certificate.assessment import AssessedFacts, as_rows, assess, markd
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.guarantee import Guarantee
 from privmix.planning import ReleaseConfig
-from privmix.plans.named import plan_from_dict
+from privmix.plans.registry import plan_from_dict
 from privmix.releases.card import data_card
 from privmix.releases.certificate import make_certificate
 from privmix.releases.verify import check_certificate

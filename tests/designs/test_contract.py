@@ -26,8 +26,7 @@ from privmix.learning.data_model import DataModel
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig, predict_accuracy
 from privmix.plans.design import Design
-from privmix.plans.named import plan_from_dict
-from privmix.plans.registry import Deferred, all_designs, behind, design_named, made_by, register
+from privmix.plans.registry import Deferred, all_designs, behind, design_named, made_by, plan_from_dict, register
 from privmix.plans.rows import RowDesign
 from privmix.publication.second_moments import RELEASED_AS, Released
 from privmix.releases.api import release_to_folder

@@ -16,8 +16,7 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import ALL_RECORDS
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans.named import plan_from_dict
-from privmix.plans.registry import all_designs
+from privmix.plans.registry import all_designs, plan_from_dict
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments, sample_rows, to_arrays
 from tests.refusals import refuses

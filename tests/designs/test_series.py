@@ -23,8 +23,8 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import SquareRoot, correlated_noise
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
+from privmix.plans.registry import plan_from_dict
 from privmix.publication.second_moments import SecondMoments
 from tests.audits.test_planted_bugs import weaker
 from tests.mechanisms.statistics import Z_LIMIT

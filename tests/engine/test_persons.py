@@ -19,9 +19,8 @@ from privmix.mechanisms.membership import Membership
 from privmix.mechanisms.persons import Givers, RecordWeights, grouped
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans.named import check_plan, plan_from_dict
 from privmix.plans.plan import Plan
-from privmix.plans.registry import design_named, takes_persons
+from privmix.plans.registry import check_plan, design_named, plan_from_dict, takes_persons
 from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 from privmix.research.rivals.embedding.engine import EmbeddingSums

@@ -24,7 +24,7 @@ import numpy as np
 from PIL import Image
 
 from privmix.certificate.certificate import content_hash
-from privmix.plans.named import plan_from_dict
+from privmix.plans.registry import plan_from_dict
 from privmix.releases.card import data_card
 
 Kind = Literal["release", "fitted", "trained", "records"]

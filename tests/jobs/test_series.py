@@ -18,7 +18,7 @@ from privmix.accounting import Gaussian
 from privmix.certificate.notes import UNCHECKED, link_of
 from privmix.errors import InvalidInput, StorageError
 from privmix.ledger.verify import verify_ledger
-from privmix.plans.named import plan_from_dict
+from privmix.plans.registry import plan_from_dict
 from privmix.releases import series as series_file
 from privmix.releases.certificate import public_text, read_certificate
 from privmix.releases.series import Series, place_of_step, private_place

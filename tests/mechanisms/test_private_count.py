@@ -22,7 +22,7 @@ from privmix.mechanisms.private_count import (
 )
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans.named import plan_from_dict
+from privmix.plans.registry import plan_from_dict
 
 CONFIG = ReleaseConfig(5000, 8, ("a", "b"), "moments", per_person=1, records_noise_multiplier=20.0, person_quantile=0.9)
 COUNTS = st.lists(st.integers(1, 3000), min_size=2, max_size=30)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from privmix.accounting import Adjacency, Composed, Gaussian, Laplace, PoissonSampled, Repeated, epsilon
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.planning import ReleaseConfig
-from privmix.plans.named import plan_from_dict
-from privmix.plans.registry import all_designs, takes_persons
+from privmix.plans.registry import all_designs, plan_from_dict, takes_persons
 from privmix.plans.rows import ReleasePlan
 from tests.refusals import refuses
 from tests.releases.helpers import ALL_DESIGNS, CLASSES, design_name, make_plan

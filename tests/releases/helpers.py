@@ -13,9 +13,8 @@ from privmix.certificate.croissant import croissant
 from privmix.engine.rows import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
-from privmix.plans.registry import all_designs, design_named
+from privmix.plans.registry import all_designs, design_named, plan_from_dict
 from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import ReleasedDataset
 from privmix.releases.api import release_to_folder, release_to_memory

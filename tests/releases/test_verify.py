@@ -18,8 +18,8 @@ from safetensors.numpy import load_file
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.planning import ReleaseConfig
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
+from privmix.plans.registry import plan_from_dict
 from privmix.releases import folder as release_folder
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import CENTRE_FILE, file_hash, load_release

@@ -28,8 +28,7 @@ from privmix.learning.class_statistics import ClassPrior
 from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.learning.model_io import MODEL_FOLDER
-from privmix.plans.named import plan_from_dict
-from privmix.plans.registry import design_named
+from privmix.plans.registry import design_named, plan_from_dict
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import shares_in_words

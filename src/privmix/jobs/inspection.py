@@ -20,9 +20,8 @@ from privmix.learning.base import ReleaseLearner
 from privmix.learning.model_io import describe_model, load_model
 from privmix.mechanisms.plan import RECORD, unit_of
 from privmix.planning.choice import check_choice_record, forecast_of
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
-from privmix.plans.registry import made_by
+from privmix.plans.registry import made_by, plan_from_dict
 from privmix.publication.second_moments import shares_in_words
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_beside

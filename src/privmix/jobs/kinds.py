@@ -58,6 +58,6 @@ def certified_plan(certificate: Certificate) -> Plan:
         from privmix.training.verify import plan_of
 
         return plan_of(certificate)
-    from privmix.plans.named import plan_from_dict
+    from privmix.plans.registry import plan_from_dict
 
     return plan_from_dict(certificate["plan"])

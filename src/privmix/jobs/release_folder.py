@@ -23,9 +23,8 @@ from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.models import Model, model_in
 from privmix.packages import torch_as_extra
 from privmix.planning.choice import check_choice_record, forecast_of
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
-from privmix.plans.registry import made_by
+from privmix.plans.registry import made_by, plan_from_dict
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.releases.certificate import read_certificate

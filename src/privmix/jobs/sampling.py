@@ -20,8 +20,8 @@ from privmix.jobs.planner import columns_of
 from privmix.jobs.private_tables import WRITERS, check_out, write_table
 from privmix.learning.table_model import FINE, LARGEST_TABLE, ColumnStates, PairFit, Reals, TableModel, fit_table
 from privmix.planning.table import TableColumn, TableForecast, forecast_table, has_pairs, listed, untold_note
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
+from privmix.plans.registry import plan_from_dict
 from privmix.progress import Progress
 from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import SecondMoments

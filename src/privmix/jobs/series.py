@@ -20,9 +20,8 @@ from privmix.jobs.release import Planned, ReleaseJob, job_of, made_release
 from privmix.jobs.release_folder import Release
 from privmix.mechanisms.run_folder import RunState
 from privmix.planning.config import ReleaseConfig
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
-from privmix.plans.registry import made_by
+from privmix.plans.registry import made_by, plan_from_dict
 from privmix.progress import Progress, silent
 from privmix.releases.certificate import read_certificate
 from privmix.releases.run import ReleaseRun

@@ -231,7 +231,7 @@ class BasePlan(Shown):
         return math.sqrt((1 - offset) ** 2 + others * offset**2)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form; :func:`privmix.plans.named.plan_from_dict` is its inverse."""
+        """JSON-ready form; :func:`privmix.plans.registry.plan_from_dict` is its inverse."""
         return stored(self)
 
     @classmethod

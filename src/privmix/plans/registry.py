@@ -1,4 +1,4 @@
-"""Designs by name, and the code in other files that their attributes name."""
+"""Designs by name, the code that their attributes name, and plans of any design: read back, and checked."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from importlib import import_module
 from typing import Any, Final, Generic, TypeVar, cast
 
 from privmix._registry import Registry
+from privmix.accounting.base import PrivacyCost
 from privmix.errors import InvalidInput
+from privmix.mechanisms.plan import check_price
 from privmix.plans.design import Design
-from privmix.plans.plan import BasePlan
+from privmix.plans.plan import BasePlan, Plan
 
 DESIGNS: Final[Registry[type[Design[Any]]]] = Registry("design", "privmix.designs", "privmix.designs", by="register")
 register: Final = DESIGNS.register
@@ -107,3 +109,21 @@ def behind(design: type[Design[Any]], door: str, said: str) -> Any:
         raise InvalidInput(
             f"{door} of design {design.name}", said, "module:name of an importable class or function"
         ) from error
+
+
+def check_plan(plan: Plan) -> PrivacyCost:
+    """Return the cost of a plan of a known design, by :func:`privmix.mechanisms.plan.check_price`, or raise."""
+    cost = check_price(plan, {design_named(getattr(plan, "design", "")).plan_type})
+    check_unit(made_by(plan), plan.per_person)
+    return cost
+
+
+def plan_from_dict(description: Mapping[str, Any]) -> Plan:
+    """Rebuild a plan of any known design from its ``to_dict()``; other fields raise :class:`InvalidInput`."""
+    if not isinstance(description, Mapping):
+        raise InvalidInput("plan", type(description).__name__, "the fields of a release plan")
+    design = design_named(description.get("design", ""))
+    plan = design.plan_type.from_dict(description)
+    # A stranger's plan may name persons with a design that takes records alone.
+    check_unit(design, plan.per_person)
+    return plan

@@ -12,8 +12,8 @@ from privmix.engine.engines import make_engine
 from privmix.engine.records import RecordSource
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans.named import check_plan
 from privmix.plans.plan import Plan
+from privmix.plans.registry import check_plan
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.releases.certificate import make_certificate

@@ -26,9 +26,8 @@ from privmix.fields import Amount, By, Whole, Words, stored, used
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.private_count import RECORD_COUNTS
 from privmix.planning.choice import chosen_by_data
-from privmix.plans.named import check_plan
 from privmix.plans.plan import Plan
-from privmix.plans.registry import made_by
+from privmix.plans.registry import check_plan, made_by
 from privmix.rounding import exact, percent_up, rounded_down
 
 _PERSONS = (

@@ -26,9 +26,8 @@ from privmix.engine.rows import RowBlock
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import FolderKind, HeldFolder, PrivateFolder
 from privmix.planning.table import has_pairs
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
-from privmix.plans.registry import made_by
+from privmix.plans.registry import made_by, plan_from_dict
 from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import from_arrays, to_arrays

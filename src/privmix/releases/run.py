@@ -27,8 +27,8 @@ from privmix.folders import FolderKind
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import CertifiedContents, beside
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans.named import check_plan
 from privmix.plans.plan import Plan
+from privmix.plans.registry import check_plan
 from privmix.progress import Progress
 from privmix.publication.second_moments import from_arrays, to_arrays
 from privmix.releases import folder as release_folder

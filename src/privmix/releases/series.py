@@ -30,7 +30,7 @@ from privmix.fields import Checked, Digest, PlainCount, Words, read, stored
 from privmix.folders import PathLock, PrivateFolder, storage_errors, sync_folder
 from privmix.mechanisms.run_folder import KEY_FILE, NOTES_FILE, RunFolder
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans.named import plan_from_dict
+from privmix.plans.registry import plan_from_dict
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_beside, read_centre
 

@@ -13,7 +13,7 @@ from privmix.certificate.notes import SeriesLink, link_of
 from privmix.certificate.verification import Verification
 from privmix.designs.series.plan import SeriesPlan
 from privmix.errors import InvalidInput, StorageError
-from privmix.plans.named import plan_from_dict
+from privmix.plans.registry import plan_from_dict
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import HasDataset, ReleasedDataset
 from privmix.releases.certificate import read_certificate

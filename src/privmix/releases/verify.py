@@ -25,8 +25,8 @@ from privmix.certificate.verification import COUNT_UNCHECKED, Verification
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import check_shape, check_spec, stated_names
 from privmix.planning.choice import check_choice_record, check_choice_settings
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
+from privmix.plans.registry import plan_from_dict
 from privmix.progress import Progress, silent
 from privmix.releases import folder as release_folder
 from privmix.releases.card import EDITIONS, arrays, check_picture, data_card, mixes, released_shares

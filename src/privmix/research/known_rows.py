@@ -16,9 +16,8 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
-from privmix.plans.registry import all_designs
+from privmix.plans.registry import all_designs, plan_from_dict
 from privmix.plans.rows import ReleasePlan, RowDesign
 from privmix.publication.dataset import RecordTransform
 

@@ -22,8 +22,8 @@ from privmix.folders import no_core_dumps, private_folder, storage_errors
 from privmix.learning.base import ReleaseLearner
 from privmix.mechanisms.plan import check_of_records
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans.named import plan_from_dict
 from privmix.plans.plan import Plan
+from privmix.plans.registry import plan_from_dict
 from privmix.progress import Progress
 from privmix.releases.api import release_to_memory
 
