@@ -9,8 +9,7 @@ import pandas
 import pytest
 
 from privmix.data import ArraySource, open_dataset
-from privmix.data.overlap import InputHashes, PersonsContents, Sketch
-from privmix.data.overlap_rule import FLOOR, SKETCH_FLOOR
+from privmix.data.overlap import FLOOR, SKETCH_FLOOR, InputHashes, PersonsContents, Sketch
 from privmix.errors import InvalidInput
 
 

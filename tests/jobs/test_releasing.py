@@ -12,7 +12,7 @@ import polars
 import pytest
 
 import privmix as pm
-from privmix.data.overlap_rule import PUBLISHED
+from privmix.data.overlap import PUBLISHED
 from privmix.jobs import job as order
 from privmix.jobs.budget import spent_of
 from privmix.jobs.canaries import CanaryJob

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from privmix.accounting import Adjacency
-from privmix.data.overlap_rule import PUBLISHED
+from privmix.data.overlap import PUBLISHED
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import public_text

@@ -17,7 +17,7 @@ from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.notes import UNCHECKED, ReservationNote, SeriesLink, key_kept, key_warning, use
 from privmix.certificate.sealed_key import Commitment
-from privmix.data.overlap_rule import PUBLISHED, PUBLISHED_OF_PERSONS
+from privmix.data.overlap import PUBLISHED, PUBLISHED_OF_PERSONS
 from privmix.designs.series.plan import SeriesPlan
 from privmix.errors import InvalidInput, check_number
 from privmix.features.base import refuse_ended

@@ -14,7 +14,7 @@ from privmix.certificate.assessment import SOURCE, AssessedFacts, assess, markdo
 from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.notes import ReservationNote, use
-from privmix.data.overlap_rule import PUBLISHED, PUBLISHED_OF_PERSONS
+from privmix.data.overlap import PUBLISHED, PUBLISHED_OF_PERSONS
 from privmix.errors import InvalidInput
 from privmix.features.spec import drafted_statements, title_of
 from privmix.fields import Digest
