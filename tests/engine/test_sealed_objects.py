@@ -6,10 +6,9 @@ import zlib
 import numpy as np
 import pytest
 
-from privmix.engine.cluster import ClusterLost, lost, reason_of
+from privmix.engine.cluster import ClusterLost, ObjectKey, Sealed, lost, reason_of
 from privmix.engine.ray import Failure, ObjectTiles, OpenedTiles, PassTask, RowPass, merge_sums, pass_sums
 from privmix.engine.records import ArrayTiles
-from privmix.engine.sealed_objects import ObjectKey, Sealed
 from privmix.engine.tiles import empty_sums
 from privmix.errors import StorageError
 from privmix.mechanisms.streams import SecretStreams

@@ -3,7 +3,7 @@
 Workers get the pass (the plan, the released mean, for rows the key of the membership streams) and the records. The
 records come as the path of a feature store on a shared file system, or through Ray's object store. The noise key stays
 in the process that made the engine. Passes, records and sums without noise are private. In the object store, which Ray
-spills to disk, they are encrypted under a key of this connection (:mod:`privmix.engine.sealed_objects`). Workers have
+spills to disk, they are encrypted under a key of this connection (:mod:`privmix.engine.cluster`). Workers have
 them, and that key, in memory: the cluster must be as trusted as the machine with the data. Its traffic must be
 encrypted (Ray's ``RAY_USE_TLS``) unless its network is private. See :mod:`privmix.engine.cluster` for who can reach it.
 """
@@ -20,10 +20,9 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.cluster import KEPT, ClusterLost, check_ray, connected, lost, reason_of
+from privmix.engine.cluster import KEPT, ClusterLost, ObjectKey, Sealed, check_ray, connected, lost, reason_of
 from privmix.engine.passes import AnySums, Pass, PassedRows, Passes
 from privmix.engine.records import PersonStoreTiles, RecordSource, RecordTiles, StoreTiles, Tile, record_tiles
-from privmix.engine.sealed_objects import ObjectKey, Sealed
 from privmix.engine.tiles import TileReader, TileSummer, empty_sums
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.folders import no_core_dumps
