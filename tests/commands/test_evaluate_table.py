@@ -60,3 +60,10 @@ def test_a_state_is_predicted_with_its_accuracy(release: pm.Release) -> None:
     assert found.to_dict()["target"] == "group"
     with refuses("target"):
         pm.evaluate_table(release, survey(10, 1), label=None, target="wages")
+
+
+def test_too_few_records_are_refused(release: pm.Release) -> None:
+    real = survey(5, 1).assign(age=None)
+    for part, target in ((real, "age"), (real.iloc[:1], "wage"), (real.iloc[:1], "group")):
+        with refuses("data"):
+            pm.evaluate_table(release, part, label=None, target=target)

@@ -11,7 +11,7 @@ import pytest
 import privmix as pm
 from privmix.accounting.events import Bounded, Composed
 from privmix.errors import InvalidInput
-from privmix.features.tabular import Tabular
+from privmix.features.tabular import DRAFTED, DraftedColumns, Tabular, estimated_mark
 from privmix.jobs import column_estimates
 from privmix.jobs.budget import spent_of
 from privmix.ledger.ledger import Ledger
@@ -82,12 +82,19 @@ def test_nothing_is_read_that_is_not_paid_for(ledger: str, monkeypatch: pytest.M
         "person": {"person": "who", "ignore": []},
         "look": {"look": True},
         "category": {"category": ["ward", "ward=a,b"]},
+        "ignore": {"ignore": ["ward"]},
+        "boolean": {"boolean": ["ward"]},
+        "integer": {"integer": ["ward"]},
+        "columns of tabular": {"missing": {"age": ["a\u200bb"]}},
         "label column": {"label": "lable"},
     }.items():
         with refuses(field):
             pm.spec(visits(), **{**COLUMNS, **BUDGET, **change})
     with refuses("number"):
         pm.spec(visits(), **COLUMNS)
+    for field in ("delta", "ledger", "dataset"):
+        with refuses(field):
+            pm.spec(visits(), label=None, look=True, **{field: 1e-6 if field == "delta" else ledger})
     with refuses("epsilon"):
         pm.spec(visits(), **{**COLUMNS, "number": None, "category": None}, **BUDGET)
     with refuses("data"):
@@ -99,11 +106,12 @@ def test_nothing_is_read_that_is_not_paid_for(ledger: str, monkeypatch: pytest.M
     assert Ledger.open(ledger).budget("visits").spent == 0
 
 
-def test_a_failed_read_stays_charged_and_is_reported(ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*given: Any) -> Any:
+@pytest.mark.parametrize("place", ["privmix.jobs.column_estimates._cells", "privmix.jobs.private_tables.write_table"])
+def test_a_failure_stays_charged_and_is_reported(place: str, ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: Any, **more: Any) -> Any:
         raise InvalidInput("data", "one file", "another")
 
-    monkeypatch.setattr(column_estimates, "_cells", broken)
+    monkeypatch.setattr(place, broken)
     with pytest.raises(InvalidInput) as caught:
         pm.spec(visits(), **COLUMNS, **BUDGET, ledger=ledger, dataset="visits")
     assert Ledger.open(ledger).budget("visits").spent > 0.49
@@ -123,3 +131,28 @@ def test_what_is_charged_is_what_is_drawn(ledger: str, monkeypatch: pytest.Monke
     assert isinstance(queries.event, Composed)
     assert entry["event"]["events"][0]["noise_multiplier"] == queries.noise_multiplier
     assert queries.event.events[1] == Bounded(0.0, 0.1 * 1e-6)
+
+
+def test_missing_numbers_in_any_spelling_and_long_lists_are_left_out() -> None:
+    frame = pandas.DataFrame({"age": ["-999.0"] * 3000 + ["40"] * 3000, "ward": [f"w{at % 900}" for at in range(6000)]})
+    found = pm.spec(
+        frame, label=None, number=["age"], category=["ward"], missing={"age": ["-999"]}, epsilon=50, delta=0.1
+    )
+    assert found.columns["age"]["range"][0] > 0
+    assert len(found.columns["ward"]["categories"]) <= 200
+
+
+def test_a_mark_is_never_lost_or_changed_by_a_union() -> None:
+    estimated = DraftedColumns({"age": {"range": [0, 9]}}, estimated_mark(1.0, 1e-6))
+    more = {"pay": {"range": [0, 9]}}
+    for joined in (estimated | more, more | estimated, estimated.copy()):
+        assert Tabular(joined).options()["drafted"] == estimated.mark
+    for other in (DraftedColumns(more), DraftedColumns(more, estimated.mark)):
+        for join in (DraftedColumns.__or__, DraftedColumns.update):
+            with refuses("columns"):
+                join(estimated, other)
+    with refuses("drafted"):
+        Tabular(estimated, drafted=DRAFTED)
+    for mark in (5, [], True, estimated_mark(1.0, 5.0), estimated_mark(0.0, 0.1), f"{estimated.mark} and more"):
+        with refuses("drafted"):
+            Tabular(more, drafted=mark)  # type: ignore[arg-type]

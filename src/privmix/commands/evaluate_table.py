@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.commands.base import Command, function
-from privmix.errors import check_choice
+from privmix.errors import WITHHELD, InvalidInput, check_choice
 from privmix.jobs.columns import TableColumns
 from privmix.options import option
 from privmix.progress import Progress
@@ -118,6 +118,8 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         extractor, _ = checked_table(dataset, self.records, self.label, self.seed)
         if self.target is not None:
             check_choice("target", self.target, extractor.columns)
+        if len(extractor.columns) + (len(dataset.classes) > 1) < 2:
+            raise InvalidInput("release", "one column", "a table of at least two columns, its label included")
         facts, columns = ReleaseFacts.of(dataset), self.as_columns()
         labelled = len(facts.classes) > 1
         # The real records first: what is wrong with them shows before the fit, which takes much longer.
@@ -146,6 +148,8 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         )
         if numbers and self.target is not None:
             numbers = [*_numbers(extractor, self.target, rows.arrow.column(self.target).to_pylist()), *numbers]
+        if min(int(np.isfinite(one).sum()) for one in numbers or [np.zeros(len(one)) for one in (made, real[0])]) < 4:
+            raise InvalidInput("data", WITHHELD, "at least 4 records and rows with a value of the target")
         target = names.index(self.target) if self.target is not None else len(names) - 1 if labelled else None
         quality = table_quality(made, real[0], sizes, names, target=target, numbers=numbers or None)
         return TableEvaluation(quality, len(real[0]), rows, attacks, self.target)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from privmix.commands.base import Command, function
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, Unquoted
 from privmix.features.tabular import DRAFTED, PLACEHOLDER, DraftedColumns, Tabular
 from privmix.jobs.columns import TableColumns
 from privmix.jobs.options import EstimateOptions, NewFile, SpecOptions
@@ -29,7 +29,8 @@ class TableSpec(Shown):
     """A draft of the specification of a table, for ``tabular:``.
 
     Attributes:
-        columns: column -> its entry; see docs/tables.md. ``Tabular(columns)`` records that records were read.
+        columns: column -> its entry; see docs/tables.md. ``Tabular(columns)`` records that records were read; a plain
+            dict made of it does not.
         mark: how records were used for it, as the file states; None if none were read.
         out: the file that was written, if any.
         seen: column -> what it is taken for, or why it is left out, where records were looked at. Private.
@@ -144,15 +145,18 @@ class Spec(TableColumns, SpecOptions, EstimateOptions, NewFile, Command[TableSpe
     def run(self, progress: Progress) -> TableSpec:
         from privmix.data.columns import is_usable, no_column, place_of
         from privmix.data.header import WHOLE, columns_of
-        from privmix.features.table_cells import token_of
+        from privmix.features.table_cells import INDICATOR, token_of
         from privmix.jobs import table_words as words
-        from privmix.jobs.column_estimates import estimated_columns
+        from privmix.jobs.column_estimates import estimated_columns, with_tokens
         from privmix.jobs.private_tables import check_out, write_table
         from privmix.jobs.table_words import schema_entries
 
         place = check_out(self.out, self.overwrite, [".json"])
         if self.look and self.epsilon is not None:
             raise InvalidInput("look", True, "either `look`, without a guarantee, or private estimates with `epsilon`")
+        for field in ("delta", "ledger", "dataset"):
+            if self.epsilon is None and getattr(self, field) is not None:
+                raise InvalidInput(field, Unquoted("given alone"), "only with `epsilon`, which pays for estimates")
         declared = self.as_columns()
         told = [
             (field, name, what)
@@ -197,37 +201,49 @@ class Spec(TableColumns, SpecOptions, EstimateOptions, NewFile, Command[TableSpe
         if "drafted" in known and (wanted or (self.look and others)):
             allowed = "no column called drafted in a table whose records are read: the word marks drafts"
             raise InvalidInput("data", "drafted", allowed)
+        gone = words.missing_texts(self.missing, known)
         # Wrong declarations cost nothing: they are refused before records are read.
-        _check(entries)
+        stand_ins = {"number": {"range": [0, 1], "missing": INDICATOR}, "category": {"categories": ["?" * 65]}}
+        _check({**entries, **{name: stand_ins[field] | with_tokens(name, gone) for name, field in wanted.items()}})
         hints = header or {}
         looks: dict[str, tuple[dict[str, Any], str]] = {}
         again = 0
-        gone = words.missing_texts(self.missing, known)
         if self.look and others:
             looks, again = words.looked_at(self.data, others, hints, declared, self.split, gone, progress)
-        mark = DRAFTED if looks else None
-        seen = {name: one[0] for name, one in looks.items()}
-        if wanted:
-            integers = [*whole, *(name for name, _ in words.pairs("integer", self.integer, known))]
-            estimates = estimated_columns(self.data, declared, self.split, self, wanted, integers, gone, progress)
-            mark, seen = estimates.mark, estimates
-        found = {
-            name: entries.get(name) or seen.get(name) or {PLACEHOLDER: words.HINTS[hints.get(name, "")]}
-            for name in known
-        }
-        made = TableSpec(
-            found if mark is None else DraftedColumns(found, mark),
-            mark,
-            place,
-            {name: one[1] for name, one in looks.items()},
-            again,
-            _warnings(again, mark),
-            tuple(place_of(name) for name in header or () if not is_usable(name)),
+
+        def written(seen: Mapping[str, Any], mark: str | None) -> TableSpec:
+            found = {
+                name: entries.get(name) or seen.get(name) or {PLACEHOLDER: words.HINTS[hints.get(name, "")]}
+                for name in known
+            }
+            made = TableSpec(
+                found if mark is None else DraftedColumns(found, mark),
+                mark,
+                place,
+                {name: one[1] for name, one in looks.items()},
+                again,
+                _warnings(again, mark),
+                tuple(place_of(name) for name in header or () if not is_usable(name)),
+            )
+            _check(found)
+            # A draft from a look at records is as private as they are until its owner publishes it.
+            write_table(made, place, {".json": _write}, private=mark == DRAFTED)
+            return made
+
+        if not wanted:
+            return written({name: one[0] for name, one in looks.items()}, DRAFTED if looks else None)
+        integers = [*whole, *(name for name, _ in words.pairs("integer", self.integer, known))]
+        return estimated_columns(
+            self.data,
+            declared,
+            self.split,
+            self,
+            wanted,
+            integers,
+            gone,
+            lambda found: written(found, found.mark),
+            progress,
         )
-        _check(found)
-        # A draft from a look at records is as private as they are until its owner publishes it.
-        write_table(made, place, {".json": _write}, private=mark == DRAFTED)
-        return made
 
 
 spec: Final = function(Spec)

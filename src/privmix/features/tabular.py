@@ -33,9 +33,11 @@ def estimated_mark(epsilon: float, delta: float) -> str:
     return _ESTIMATED.format(float(epsilon), float(delta))
 
 
-def _is_estimated(mark: str) -> bool:
-    numbers = [number_in(word.rstrip(",")) for word in mark.split() if word[0].isdigit()]
-    return len(numbers) == 2 and min(numbers) > 0 and mark == estimated_mark(*numbers)
+def _is_estimated(mark: Any) -> bool:
+    # A stranger's certificate may hold anything there.
+    words = mark.split() if isinstance(mark, str) else []
+    numbers = [number_in(word.rstrip(",")) for word in words if word[0].isdigit()]
+    return len(numbers) == 2 and min(numbers) > 0 and numbers[1] < 1 and mark == estimated_mark(*numbers)
 
 
 _EXAMPLES: Final = (
@@ -56,8 +58,25 @@ class DraftedColumns(dict[str, Any]):
 
     __copy__ = copy
 
+    def _joined(self, other: object) -> str:
+        if not isinstance(other, DraftedColumns) or self.mark == other.mark == DRAFTED:
+            return self.mark
+        # Two estimates are two costs, and a look has no bound at all.
+        raise InvalidInput("columns", "columns of two specifications", "one call of privmix spec for all columns")
+
     def __or__(self, other: Mapping[str, Any]) -> DraftedColumns:  # type: ignore[override]
-        return DraftedColumns({**self, **other}, self.mark)
+        return DraftedColumns({**self, **other}, self._joined(other))
+
+    def __ror__(self, other: Mapping[str, Any]) -> DraftedColumns:  # type: ignore[override]
+        return DraftedColumns({**other, **self}, self.mark)
+
+    def update(self, *others: Any, **more: Any) -> None:
+        self._joined(*others or [None])
+        super().update(*others, **more)
+
+    def __ior__(self, other: Any) -> DraftedColumns:  # type: ignore[override,misc]
+        self.update(other)
+        return self
 
 
 class Tabular(Extractor):
@@ -118,6 +137,8 @@ class Tabular(Extractor):
 
     def __init__(self, columns: Mapping[str, Any] | Sequence[Mapping[str, Any]], drafted: str | None = None) -> None:
         if isinstance(columns, DraftedColumns):
+            if drafted not in (None, columns.mark):
+                raise InvalidInput("drafted", drafted, "the mark of these columns, or none")
             drafted = columns.mark
         elif isinstance(columns, Mapping) and isinstance(columns.get("drafted"), str):
             drafted = columns["drafted"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from privmix.accounting.pld import PldAccountant
 from privmix.data.frames import settled
 from privmix.data.source import Source
 from privmix.errors import InvalidInput, check_number
-from privmix.features.base import LONGEST_NAME
-from privmix.features.table_cells import is_blank, number_in, token_of
+from privmix.features.table_cells import Missing, is_blank, number_in, token_of
 from privmix.features.tabular import PLACEHOLDER, DraftedColumns, estimated_mark
 from privmix.fields import is_printable
 from privmix.folders import no_core_dumps
@@ -35,7 +34,11 @@ _STEP: Final = 4096
 # Share of delta for values that one record alone has: small, since deltas of later releases add up with it in a ledger,
 # while the threshold hardly moves.
 _SELECTION: Final = 0.1
+# Characters of an estimated category: a specification of several columns must fit into a certificate.
+LONGEST_VALUE: Final = 64
 _HIDDEN: Final = "noise hides its values at this epsilon: declare it from public knowledge, or ignore"
+
+T = TypeVar("T")
 
 
 def estimated_columns(
@@ -46,16 +49,19 @@ def estimated_columns(
     wanted: Mapping[str, str],
     whole: Sequence[str],
     missing: Mapping[str | None, list[str]],
+    finish: Callable[[DraftedColumns], T],
     progress: Progress,
-) -> DraftedColumns:
-    """Return an entry for each column of ``wanted``, which names the option of each: ``number`` or ``category``.
+) -> T:
+    """Return what ``finish`` makes of an entry for each column of ``wanted`` (column -> ``number`` or ``category``).
 
     Formal guarantees:
         * Reserve before reading: the ledger is charged, durably, before a record is read.
         * Price: what is charged is ``ColumnQueries.event``, and one call of :func:`estimate_columns` is all that sees
           the records.
-        * Per record: a cell that is no number, or no printable text of usual length, is left out without a message.
-        * Stated: the specification names the cost, and so do certificates that depend on it.
+        * Per record: a cell that a table can hold and that is no number, or no printable text of usual length, is left
+          out without a message. A cell that no table can hold ends the job after the charge, as in a release.
+        * Stated: the specification names the cost, and so do certificates that depend on it. An error after the charge
+          reports it.
     """
     epsilon = check_number("epsilon", budget.epsilon, low=0, low_open=True)
     delta = check_number("delta", budget.delta, low=0, low_open=True, high=1, high_open=True)
@@ -75,7 +81,8 @@ def estimated_columns(
         check_held(budget.ledger, budget.dataset, cost, None)
         told.asked = budget.dataset
         told.charged = charged = charge(budget.ledger, new_note(budget.dataset), cost, opened, None)
-        cells = _cells(opened.source, wanted, missing, progress)
+        gone = {name: _missing(missing.get(name, missing.get(None, []))) for name in wanted}
+        cells = _cells(opened.source, wanted, gone, progress)
         opened.check_charged(charged.files)
         numbers = {name: np.array(cells[name], np.float64) for name in names["number"]}
         categories = {name: Counter(value for value in cells[name] if value) for name in names["category"]}
@@ -85,13 +92,25 @@ def estimated_columns(
             found = estimate_columns(queries, numbers, categories, streams, whole)
         finally:
             streams.destroy()
-    charged.done("table specification")
-    entries: dict[str, dict[str, Any]] = {}
-    for name, entry in found.items():
-        tokens = missing.get(name, missing.get(None))
-        entries[name] = {PLACEHOLDER: _HIDDEN} if entry is None else entry
-        entries[name] |= {"missing_tokens": tokens} if tokens and entry is not None else {}
-    return DraftedColumns({name: entries[name] for name in wanted}, estimated_mark(epsilon, delta))
+        entries = {
+            name: {PLACEHOLDER: _HIDDEN} if entry is None else entry | with_tokens(name, missing)
+            for name in wanted
+            for entry in [found[name]]
+        }
+        made = finish(DraftedColumns(entries, estimated_mark(epsilon, delta)))
+        charged.done("table specification")
+    return made
+
+
+def with_tokens(name: str, missing: Mapping[str | None, list[str]]) -> dict[str, Any]:
+    """Return the declaration of a column's missing values, if there is one."""
+    tokens = missing.get(name, missing.get(None))
+    return {"missing_tokens": tokens} if tokens else {}
+
+
+def _missing(tokens: list[str]) -> Missing:
+    numbers = (number_in(text) for text in tokens)
+    return Missing(own=True, texts=frozenset(tokens), numbers=frozenset(one for one in numbers if not math.isnan(one)))
 
 
 def calibrated(numbers: Sequence[str], categories: Sequence[str], epsilon: float, delta: float) -> ColumnQueries:
@@ -106,23 +125,21 @@ def calibrated(numbers: Sequence[str], categories: Sequence[str], epsilon: float
 
 
 def _cells(
-    source: Source, wanted: Mapping[str, str], missing: Mapping[str | None, list[str]], progress: Progress
+    source: Source, wanted: Mapping[str, str], gone: Mapping[str, Missing], progress: Progress
 ) -> dict[str, list[Any]]:
     """Return the columns' cells: numbers, NaN without one, or texts, None without one."""
     cells: dict[str, list[Any]] = {name: [] for name in wanted}
     done = 0
     for part in source.inputs(_STEP):
         for place, (name, field) in enumerate(wanted.items()):
-            gone = {*missing.get(name, missing.get(None, []))}
-            cells[name] += [_cell(cell, field, gone) for cell in part[:, place].tolist()]
+            cells[name] += [_cell(cell, field, gone[name]) for cell in part[:, place].tolist()]
         done += len(part)
         progress("estimates", done, source.schema.records)
     return cells
 
 
-def _cell(cell: Any, field: str, gone: set[str]) -> Any:
-    text = "" if cell is None else token_of(cell).strip()
-    absent = is_blank(cell) or text in gone
+def _cell(cell: Any, field: str, gone: Missing) -> Any:
     if field == "number":
-        return math.nan if absent else number_in(cell)
-    return None if absent or len(text) > LONGEST_NAME or not is_printable(text) else text
+        return math.nan if gone.holds(cell) else number_in(cell)
+    text = "" if is_blank(cell) else token_of(cell).strip()
+    return text if text and text not in gone.texts and len(text) <= LONGEST_VALUE and is_printable(text) else None

@@ -270,8 +270,13 @@ class TableQuality:
             "total_variation": {way: {"mean": mean, "largest": most} for way, (mean, most) in named.items()},
             "worst_pair": list(self.worst_pair),
             "association_error": self.association,
-            "trees": {name: vars(tree) for name, tree in trees.items() if tree is not None},
+            "trees": {name: _finite(vars(tree)) for name, tree in trees.items() if tree is not None},
         }
+
+
+def _finite(figures: Mapping[str, float | None]) -> dict[str, float | None]:
+    # JSON has no NaN: a number that never varies has no R2.
+    return {name: one if one is None or np.isfinite(one) else None for name, one in figures.items()}
 
 
 def table_quality(

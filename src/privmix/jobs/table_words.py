@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,7 +73,7 @@ def entries_of(
     known: list[str] | None,
     apart: tuple[str, ...],
     whole: Sequence[str] = (),
-    estimated: Collection[str] = (),
+    estimated: Mapping[str, str] = {},
 ) -> dict[str, dict[str, Any]]:
     """Return the entries that the owner gives; `whole`: columns of whole numbers by the table's schema."""
     gone = missing_texts(asked.missing, known)
@@ -98,7 +98,7 @@ def entries_of(
             if field == "ignore" and name in apart:
                 # They are no inputs.
                 continue
-            if what is None and name in estimated:
+            if what is None and estimated.get(name) == field:
                 continue
             if name in found or name in apart or name in estimated:
                 raise InvalidInput(field, name, "each column once, except the columns of labels and persons")
@@ -106,7 +106,7 @@ def entries_of(
                 raise no_column(field, name, known, "a column of the data's header")
             found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
     spaced = {name for name, _ in pairs("number", asked.number, known)}
-    said = [name for name, _ in pairs("integer", asked.integer, known) if name not in estimated]
+    said = [name for name, _ in pairs("integer", asked.integer, known) if estimated.get(name) != "number"]
     for name in (*said, *(name for name in whole if name not in said)):
         made = found.get(name, {})
         if name in said and not {"range", "bins"} & set(made):
@@ -145,6 +145,8 @@ def pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[st
     texts = [given] if isinstance(given, str) else list(given)
     found: list[tuple[str, Any]] = []
     for text in texts:
+        if text in (known or ()) and any(text.startswith(f"{name}=") for name in known or ()):
+            raise InvalidInput(field, text, "a mapping in Python: this is a column, and a declaration of another one")
         bare = field in ("boolean", *ESTIMATED) and ("=" not in text or text in (known or ()))
         if bare or field in ("ignore", "integer"):
             # A name may have a comma in it.

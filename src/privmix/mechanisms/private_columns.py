@@ -31,9 +31,12 @@ _CELLS: Final = 200
 _INTERVALS: Final = 10
 # Standard deviations of noise that count as records: in a thousand empty cells noise passes once in thirty columns.
 _SEEN: Final = 4.0
+# Rounding makes a whole record of little noise.
+_ROUNDED: Final = 0.5
 # Standard deviations of the noise in a cumulative count that an interval's records are to exceed.
 _CLEAR: Final = 4.0
-MOST_CATEGORIES: Final = 200
+# Categories and characters of all columns together: a certificate holds the specification.
+_MOST_CATEGORIES, _MOST_TEXT = 200, 2**15
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,8 @@ def estimate_columns(
         # In an order that does not depend on how the records lie.
         noisy = {value: counts[value] + int(added) for value, added in zip(sorted(counts), noise, strict=True)}
         listed = sorted((value for value in noisy if noisy[value] >= queries.threshold), key=lambda one: -noisy[one])
-        kept = sorted(listed[:MOST_CATEGORIES])
+        lengths = np.cumsum([len(value) for value in listed[:_MOST_CATEGORIES]])
+        kept = sorted(listed[: int(np.searchsorted(lengths, _MOST_TEXT // len(queries.categories)))])
         found[name] = {"categories": kept, "other": True} if kept else None
     return found
 
@@ -116,7 +120,7 @@ def _number_entry(
 ) -> dict[str, Any] | None:
     values = values[np.isfinite(values)]
     counts = _counts(np.searchsorted(EDGES, values, side="right"), len(EDGES) + 1, noise, streams, place, 0)
-    seen = np.flatnonzero(counts > _SEEN * noise)
+    seen = np.flatnonzero(counts > _SEEN * noise + _ROUNDED)
     if not len(seen):
         return None
     low, high = EDGES[max(0, seen[0] - 1)], EDGES[min(len(EDGES) - 1, seen[-1])]
@@ -128,7 +132,7 @@ def _number_entry(
     upto, beyond = np.cumsum(counts), np.cumsum(counts[::-1])[::-1]
     error = noise * np.sqrt(np.arange(1, cells + 1))
     # Cells at either end are cut off as long as noise explains all records from there to the end.
-    clear = [np.flatnonzero(upto > _SEEN * error), np.flatnonzero(beyond > _SEEN * error[::-1])]
+    clear = [np.flatnonzero(upto > _SEEN * error + _ROUNDED), np.flatnonzero(beyond > _SEEN * error[::-1] + _ROUNDED)]
     first, last = (clear[0][0], clear[1][-1]) if len(clear[0]) and len(clear[1]) else (0, cells - 1)
     first, last = (first, last) if first <= last else (0, cells - 1)
     parts = int(np.clip(upto[-1] / (_CLEAR * error[-1]), 1, _INTERVALS))
