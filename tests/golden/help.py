@@ -16,19 +16,23 @@ from privmix.cli.main import app
 FOLDER = Path(__file__).with_name("help")
 
 
-def verbs() -> dict[str, Any]:
-    """Every command by the name of its file, groups before what is in them."""
+def verbs() -> dict[tuple[str, ...], Any]:
+    """Every command by its words, groups before what is in them."""
     root = typer.main.get_command(app)
-    return dict(_within(root, click.Context(root), "privmix"))
+    return dict(_within(root, click.Context(root), ()))
 
 
-def _within(command: Any, context: click.Context, words: str) -> Iterator[tuple[str, Any]]:
-    yield f"{words}.txt", command
+def file_of(words: tuple[str, ...]) -> str:
+    return "-".join(("privmix", *words)) + ".txt"
+
+
+def _within(command: Any, context: click.Context, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield words, command
     # By what it can do: Typer brings a copy of click, whose groups are none of click's own.
     if hasattr(command, "list_commands") and hasattr(command, "resolve_command"):
         for name in command.list_commands(context):
             _, found, _ = command.resolve_command(context, [name])
-            yield from _within(found, click.Context(found, parent=context, info_name=name), f"{words}-{name}")
+            yield from _within(found, click.Context(found, parent=context, info_name=name), (*words, name))
 
 
 def options_of(command: Any) -> str:
@@ -49,8 +53,8 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for old in FOLDER.glob("*.txt"):
         old.unlink()
-    for name, command in verbs().items():
-        (FOLDER / name).write_text(options_of(command), encoding="utf-8")
+    for words, command in verbs().items():
+        (FOLDER / file_of(words)).write_text(options_of(command), encoding="utf-8")
 
 
 if __name__ == "__main__":
