@@ -371,7 +371,6 @@ def _is_stored(made: Any, item: Field[Any], known: Mapping[str, Field[Any]]) -> 
 
 
 def value_is_default(item: Field[Any], value: Any) -> bool:
-    """Whether a field has the value that it has by default."""
     factory: Any = item.default_factory
     usual = item.default if factory is MISSING else factory()
     # Arrays and frames compare by element.

@@ -90,7 +90,6 @@ def parts_of(text: str) -> list[str]:
 
 
 def in_words(name: str, options: Mapping[str, Any]) -> str:
-    """Return a name with its options, as people write it."""
     parts = [key if value is True else f"{key}={value}" for key, value in options.items() if value is not None]
     return ":".join([name, *([",".join(parts)] if parts else [])])
 

@@ -25,7 +25,6 @@ class Adam(_AtOnce, torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Move the weights along their gradients."""
         return _adam_step(self, closure)
 
 
@@ -34,5 +33,4 @@ class Sgd(_AtOnce, torch.optim.SGD):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Move the weights along their gradients."""
         return _sgd_step(self, closure)

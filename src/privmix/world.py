@@ -120,7 +120,6 @@ def _at_hand(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def _device() -> torch.device | None:
-    """Device of a backend's tensors."""
     return torch.device("cuda", torch.cuda.current_device()) if torch.distributed.get_backend() == "nccl" else None
 
 

@@ -79,7 +79,6 @@ class AllocationQuery:
         return Atoms(losses, probs, infinity, 1 - math.fsum(probs.tolist()))
 
     def grid_points(self, log_tail: float, step: float, add: bool) -> int:
-        """Points between the least loss and the largest."""
         losses = self.atoms(log_tail, add).losses
         return math.ceil(float(losses[-1] - losses[0]) / step) + 3
 
@@ -209,7 +208,6 @@ def _off(masses: Array, error: Array) -> float:
 
 
 def _added(one: _Sum, other: _Sum, row: _Row) -> _Sum:
-    """Return the sum of both, on a grid of its own."""
     rows = one.rows + other.rows
     grid = row.grid(rows, float(one.values[1] + other.values[1]), float(one.values[-1] + other.values[-1]))
     totals = one.values[:, None] + other.values

@@ -57,6 +57,7 @@ class PrivacyCost:
         """JSON-ready form; an infinite epsilon becomes None."""
         fields: dict[str, Any] = dict(vars(self))
         fields["adjacency"] = self.adjacency.value
+        # JSON has no infinity.
         fields["epsilon"] = self.epsilon if self.epsilon < float("inf") else None
         if not self.note:
             del fields["note"]
@@ -121,10 +122,12 @@ def _collect(event: Event, count: int, counts: Counter[Leaf]) -> None:
         case Composed(events):
             for item in events:
                 _collect(item, count, counts)
+        # A sampling that takes every record amplifies no privacy, and the plain query has an exact price.
         case PoissonSampled(1, inner) | Allocated(1, inner):
             _collect(inner, count, counts)
         case FixedSizeSampled(population, size, inner) if population == size:
             _collect(inner, count, counts)
+        # With every cluster in, records are included independently: this is Poisson sampling.
         case ClusterSampled(1, rate, inner):
             _collect(PoissonSampled(rate, inner), count, counts)
         case (

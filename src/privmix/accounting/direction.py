@@ -260,7 +260,6 @@ class LossDirection:
         return _Window(tilt, step, math.floor(low / step) - 2, size, top_tilt, least, log_tail)
 
     def _grid_points(self, log_tail: float, step: float) -> int:
-        """Most points that a query's loss takes on a grid, however small the window is."""
         return max(query.grid_points(log_tail, step, self._add) for query in self._queries)
 
     def _can_hold(self, window: _Window, step: float) -> bool:

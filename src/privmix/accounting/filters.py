@@ -141,7 +141,6 @@ class GaussianFilter(Checked):
         return Cost(amount + share * self.mu**2, slack + share * self.slack)
 
     def epsilon(self, spent: Cost, delta: float) -> float:
-        """By the profile of what was spent."""
         from privmix.accounting.gdp import profile
 
         if spent.amount == spent.slack == 0:
@@ -185,11 +184,9 @@ class RenyiFilter(Checked):
 
     @property
     def capacity(self) -> Cost:
-        """The divergence; nothing may reveal everything."""
         return Cost(self.divergence)
 
     def cost(self, event: Event, adjacency: Adjacency) -> Cost:
-        """Its Renyi divergence at the filter's order."""
         from privmix.accounting.renyi import RdpAccountant
 
         amount, rest = 0.0, []
@@ -210,7 +207,6 @@ class RenyiFilter(Checked):
         return found.plus(Cost(_up(accountant.divergence(Composed(tuple(rest)), adjacency))))
 
     def epsilon(self, spent: Cost, delta: float) -> float:
-        """By the conversion at the filter's order."""
         if spent.amount == 0:
             return 0.0
         return max(0.0, _up(spent.amount + float(_conversion(np.array([self.order]), delta)[0])))
@@ -239,7 +235,6 @@ class PureFilter(Checked):
         return Cost(amount + (PureAccountant().epsilon(Composed(tuple(rest)), 0.0, adjacency) if rest else 0.0))
 
     def epsilon(self, spent: Cost, delta: float) -> float:
-        """Return the spent amount; ``delta`` does not matter."""
         return spent.amount
 
 

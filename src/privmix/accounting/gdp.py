@@ -93,7 +93,6 @@ class GdpCltAccountant:
         return self
 
     def mu(self, event: Event, adjacency: Adjacency) -> float:
-        """Root of the summed squares of every query's mu."""
         return math.sqrt(sum(self._mu(leaf, count, adjacency) ** 2 for leaf, count in flatten(event).items()))
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
@@ -156,7 +155,6 @@ class AsPublishedAccountant:
         return gdp_delta(self.mu(event, adjacency), epsilon)
 
     def rough(self) -> AsPublishedAccountant:
-        """Return the same with fewer Renyi orders."""
         return replace(self, renyi=self.renyi.rough())
 
     def mu(self, event: Event, adjacency: Adjacency) -> float:

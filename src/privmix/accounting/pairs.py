@@ -204,11 +204,9 @@ class SampledPair:
         return math.floor(ends[0] / step) - 1, math.ceil(ends[1] / step) + 1
 
     def grid_points(self, low: int, high: int, step: float) -> Points:
-        """Return the points whose losses are the multiples of ``step`` from ``low`` to ``high``."""
         return self.points_at(np.asarray(np.arange(low, high + 1) * step))
 
     def points_at(self, losses: Array) -> Points:
-        """Return the points with these increasing losses."""
         if self.rate == 1:
             with np.errstate(over="ignore"):
                 return self._with_error(self.noise.at_log_ratio(losses), losses, np.exp(losses), losses)

@@ -196,7 +196,6 @@ class PldAccountant:
         return _delta(event, adjacency, self.tolerance, self.name, epsilon)
 
     def rough(self) -> SaddlePoints:
-        """Guesses instead of compositions."""
         return SaddlePoints(_ROUGH_TOLERANCE, self.name)
 
     def loss(self, event: Event, adjacency: Adjacency) -> ComposedLoss | ReplacedLoss | LeastLoss:

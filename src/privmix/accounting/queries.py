@@ -237,8 +237,6 @@ class PairQuery:
         return self.two_sided or (self.pair.rate == 1 and self.cluster_rate == 1)
 
     def atoms(self, log_tail: float, add: bool) -> Atoms:
-        """Return the loss on points equally spaced in the query's output."""
-
         def on(points: int) -> Atoms:
             return self._build(lambda add: pair_atoms(self.pair, self.pair.points(log_tail, points, add), add), add)
 
@@ -318,7 +316,6 @@ class BoundedQuery:
         return Atoms(np.array([-self.bound, self.bound]), np.array([false, true]), self.delta, self.delta)
 
     def grid_points(self, log_tail: float, step: float, add: bool) -> int:
-        """Points between the two losses."""
         return 2 * math.ceil(self.bound / step) + 3
 
     def pmf(self, log_tail: float, step: float, add: bool) -> LossPmf:
@@ -340,12 +337,10 @@ class BoundedQuery:
 
     @property
     def atom(self) -> float:
-        """The larger of the two losses."""
         return self.bound
 
     @property
     def label_error(self) -> float:
-        """A few units of that loss."""
         return 16 * UNIT * self.bound
 
 

@@ -57,7 +57,6 @@ class RdpAccountant:
         return float(self._divergences(event, adjacency)[0])
 
     def rough(self) -> RdpAccountant:
-        """Return the same bound from every sixth order, for searches."""
         return replace(self, orders=self.orders[::6])
 
     def _divergences(self, event: Event, adjacency: Adjacency) -> NDArray[np.float64]:

@@ -55,7 +55,6 @@ class SpreadQuery:
 
     @property
     def _slope(self) -> float:
-        """Slope of the loss in S."""
         return self._ratio / (2 * (1 + self._ratio))
 
     @property
@@ -75,7 +74,6 @@ class SpreadQuery:
         return min(max(ends[0], -MAX_LOSS), most * (1 - 1e-9) - 1e-290), most
 
     def atoms(self, log_tail: float, add: bool) -> Atoms:
-        """Return the loss on points equally spaced in S."""
         low, high = self.span(log_tail, add)
         return few_points(lambda points: self._on(np.linspace(low, high, points), add), self.count)
 

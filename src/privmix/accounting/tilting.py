@@ -225,7 +225,6 @@ def _change(atoms: Atoms, exponents: Array) -> tuple[float, Array] | None:
 
 
 def _log_mgf(atoms: Atoms, tilt: float) -> float:
-    """Return the first of what :func:`_tilt` finds."""
     found = _change(atoms, tilt * atoms.losses)
     return _tilt(atoms, tilt)[0] if found is None else math.log1p(found[0])
 

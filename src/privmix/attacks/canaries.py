@@ -33,6 +33,7 @@ class CanaryConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        # With too few canaries even perfect guesses prove nothing: refuse before a training is spent on them.
         check_enough(self.canaries, self.confidence)
         if self.guesses is not None:
             check_integer("guesses", self.guesses, low=1, high=self.canaries)
@@ -53,6 +54,7 @@ class CanaryConfig:
     def guesses_for(self, mechanism: Mechanism, delta: float) -> int:
         if self.guesses is not None:
             return self.guesses
+        # The number follows from the claim and not from scores: a choice after the run would need a correction.
         return best_guesses(self.canaries, mechanism.epsilon(delta), delta, self.confidence)
 
 

@@ -51,6 +51,7 @@ class OneRun:
         if seen.ndim != 1 or seen.shape != coins.shape or not np.isfinite(seen).all():
             raise InvalidInput("scores", seen.shape, "one finite score and one coin a canary")
         check_integer("guesses", guesses, low=1, high=len(seen))
+        # A stable sort breaks ties by the order of the canaries, which does not depend on the coins.
         order = np.argsort(seen, kind="stable")
         highest = (guesses + 1) // 2
         correct = coins[order[len(seen) - highest :]].sum() + (~coins[order[: guesses - highest]]).sum()
@@ -70,6 +71,7 @@ def steinke_p_value(run: OneRun, epsilon: float, delta: float) -> float:
     """
     check_number("epsilon", epsilon, low=0)
     check_number("delta", delta, low=0, high=1)
+    # In this form a large epsilon does not overflow.
     success = 1 / (1 + math.exp(-epsilon))
     tail = float(stats.binom.sf(run.correct - 1, run.guesses, success))
     if delta == 0 or run.correct == 0:
@@ -122,6 +124,7 @@ def is_refuted(run: OneRun, least: Least, alpha: float) -> bool:
         * Any canaries: as :func:`steinke_p_value`.
     """
     check_number("alpha", alpha, low=0, high=1, low_open=True, high_open=True)
+    # Rounding may only make a refutation harder.
     total = run.guesses / run.canaries * (1 + _ROUNDING)
     correct = alpha * run.correct / run.canaries
     wrong = alpha * (run.guesses - run.correct) / run.canaries

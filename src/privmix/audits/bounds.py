@@ -115,7 +115,6 @@ def rates_at(without: Scores, present: Scores, thresholds: Scores, alpha: float)
 
 
 def _errors(without: Scores, present: Scores, thresholds: Scores) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return counts of false alarms and of misses at each threshold."""
     alarms = len(without) - np.searchsorted(np.sort(without), thresholds, side="right")
     return alarms, np.searchsorted(np.sort(present), thresholds, side="right")
 

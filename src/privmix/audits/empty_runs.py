@@ -145,7 +145,6 @@ def _mean_noise(plan: Plan, samples: int, keys: FreshStreams) -> PureNoise:
 
 
 def of_part(noise: PureNoise, plan: BasePlan, part: str, *, off_diagonal: bool = False) -> PureNoise:
-    """Draws in the unit of what ``plan`` releases as ``part``."""
     if off_diagonal:
         return noise.stated(f"noise_std.{part} / sqrt 2", plan.noise_std[part] / math.sqrt(2))
     return noise.stated(f"noise_std.{part}", plan.noise_std[part])

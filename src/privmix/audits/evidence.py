@@ -101,6 +101,7 @@ class RowEvidence:
         part.check_grid(column, values)
         exact = values.astype(np.float64)
         if column == "x":
+            # All rows are compared with each other at the end, and digests take less memory than rows.
             self._digests += b"".join(hashlib.blake2b(row, digest_size=16).digest() for row in values)
             if self._weak is not None:
                 self._weak.add(start, values, exact)
@@ -109,6 +110,7 @@ class RowEvidence:
             self._class_sums += len(sums), sums.sum(), np.square(sums).sum()
         own = self._rows[start : start + len(values)]
         own += part.add(exact)
+        # A value that is not finite makes the energy of its row so, too: one check a row is enough.
         if not np.isfinite(own).all():
             raise InvalidInput(f"rows: {column}", "values that are not finite", "finite values")
 
@@ -118,6 +120,7 @@ class RowEvidence:
         law = "laplace" if parts["x"].laplace else "gaussian"
         rounding = [part.rounding(part.width) for part in parts.values()]
         x = parts["x"]
+        # Large values lie further apart in float32 than on the grid, so that unequal sums may become equal.
         step = x.unit + 2 * ULP * x.largest
         chance = noise_tests.equal_chance(x.std / step if step > 0 else math.inf, x.width, law=law)
         found = [
@@ -127,6 +130,7 @@ class RowEvidence:
                 "noise of each row",
                 self._rows,
                 sum(part.width for part in parts.values()),
+                # The parts are one vector: L1 norms of its parts add up, Euclidean norms add up squared.
                 sum(rounding) if law == "laplace" else math.hypot(*rounding),
                 law=law,
             ),
@@ -167,6 +171,7 @@ def centre_tests(centre: NDArray[np.float32], plan: Plan) -> list[NoiseTest]:
     assert std is not None
     check_grid("centre", centre, unit, std)
     values = centre.astype(np.float64) / std
+    # Rounding to the grid moves an entry by half a step at most.
     half = unit / std / 2
     return [
         noise_tests.energy_test("noise of the mean", np.square(values).sum(), plan.dim, half * math.sqrt(plan.dim)),

@@ -72,21 +72,25 @@ def audit_until(
           moment to stop may depend in any way on what was seen.
     """
     share = check_audit(claimed_epsilon, delta, runs, confidence)
+    # A single look keeps the whole chance of error.
     if stopping.looks_once:
         return judge(attack(runs, 0, math.inf, progress), confidence, share)
     until = math.inf if stopping.seconds is None else time.monotonic() + stopping.seconds
     wanted, number = min(FIRST, runs), 1
+    # An audit may end at its first look, so that look alone must be able to prove something.
     check_audit(claimed_epsilon, delta, wanted, _at_look(number, confidence))
     scores: AttackScores | None = None
     best: AuditVerdict | None = None
     while True:
         done = 0 if scores is None else 2 * len(scores.without)
         more = attack(wanted - done, done, until, progress)
+        # Each look judges all runs so far: the new ones alone would give looser bounds.
         scores = more if scores is None else scores.and_then(more)
         level = _at_look(number, confidence)
         found = judge(scores, level, (1 - level) / 2)
         best = found if best is None else _better(best, found)
         best = replace(best, confidence=confidence, looks=number)
+        # Runs come in pairs, with and without the canary: an odd number leaves one out.
         if found.runs >= runs - 1 or time.monotonic() > until:
             return best
         if stopping.enough is not None and (

@@ -133,7 +133,6 @@ class WeakDirections:
         self._norm += float(np.einsum("ij,ij->", exact, exact)) / self._part.std**2
 
     def test(self) -> NoiseTest:
-        """Test all directions together, each about its mean."""
         rows = self._rows - self._half
         energy = (self._squares - np.square(self._totals) / rows + CANCELLED * self._squares).sum()
         rounding = self._part.rounding(rows * self._part.width) + ULP * math.sqrt(self._norm)

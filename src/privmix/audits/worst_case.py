@@ -138,7 +138,6 @@ class AttackScores:
     repeats_present: Scores
 
     def and_then(self, later: AttackScores) -> AttackScores:
-        """Return these scores, and behind them those of later runs."""
         sides = zip(vars(self).values(), vars(later).values(), strict=True)
         return AttackScores(*(np.concatenate(pair) for pair in sides))
 
@@ -177,6 +176,7 @@ def attack(
 
     def one(index: int) -> tuple[Mask, Scores]:
         present = (columns + index) % 2 == 1
+        # An audit has fewer than 2^32 runs, so that audits with different seeds share no key.
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed * 2**32 + index)
         return present, case.run(present, streams, make, copies)
 
@@ -191,6 +191,7 @@ def attack(
         if progress:
             progress("attack", done, runs)
     sides = [np.concatenate(side, axis=1) for side in found]
+    # A deadline may cut runs short: keep equally many with and without the canary.
     half = min(runs // 2, *(side.shape[1] for side in sides))
     absent, there = (side[:, :half] for side in sides)
     return AttackScores(absent[0], there[0], absent[1], there[1], absent[2], there[2])
@@ -203,12 +204,14 @@ def _in_order(
     numbers = iter(range(first, first + count))
     if workers == 1:
         for number in numbers:
+            # Two runs, one with and one without the canary, are the least that can be judged.
             if number >= first + 2 and time.monotonic() > until:
                 return
             yield work(number)
         return
     with ThreadPoolExecutor(workers) as pool:
         while batch := list(islice(numbers, 4 * workers)):
+            # The first batch runs in any case: without runs of both kinds no verdict is possible.
             if batch[0] > first and time.monotonic() > until:
                 return
             yield from pool.map(work, batch)
@@ -269,6 +272,7 @@ class AddRemoveCase(WorstCase[P]):
         others, labels = self._others()
         canaries = np.flatnonzero(present)
         features = np.zeros((len(canaries), self.plan.dim))
+        # A canary is longer than the bound: an engine that does not clip shows itself by a larger effect.
         features[np.arange(len(canaries)), self._coordinates[canaries]] = LONG * self.plan.clip_norm
         return PrivateRecords(
             np.concatenate([features, others]), np.concatenate([self._classes[canaries], labels]).astype(np.int64)

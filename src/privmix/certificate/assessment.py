@@ -95,7 +95,6 @@ def assess(facts: AssessedFacts) -> list[dict[str, str]]:
 
 
 def markdown(assessment: Sequence[Mapping[str, str]]) -> str:
-    """Return the answers as a table for a data card."""
     # A bar would end its cell.
     rows = ["| " + " | ".join(answer[name].replace("|", "/") or "–" for name in _NAMES) + " |" for answer in assessment]
     return "\n".join(["| " + " | ".join(COLUMNS) + " |", "|---|---|---|---|", *rows])

@@ -43,6 +43,7 @@ class PublicPem:
     @classmethod
     def read(cls, path: Path) -> Self:
         content = read_plain(path, "key", _MOST_BYTES)
+        # This check comes before the format: the user is about to hand on a private key and must be warned.
         if any(mark in content for mark in _PRIVATE_MARKS):
             raise InvalidInput("key", path.name, f"{cls.words}; this is a private one: keep it to yourself")
         try:
@@ -94,6 +95,7 @@ class PrivatePem(ABC):
             content = stream.read(_MOST_BYTES)
         if not content.lstrip().startswith(_PRIVATE_MARKS):
             raise InvalidInput("key", path.name, cls.words)
+        # The library raises a TypeError for both mistakes: only here can the message name the fix.
         if is_locked(content) != bool(passphrase):
             allowed = "a passphrase, since the key has one" if is_locked(content) else "none: this key has none"
             raise InvalidInput("passphrase", "one" if passphrase else "none", allowed)
@@ -139,7 +141,6 @@ class PrivateKey(PrivatePem):
 
 
 def is_locked(content: bytes) -> bool:
-    """Whether a PEM file is a key under a passphrase."""
     return content.lstrip().startswith(_PRIVATE_MARKS[1])
 
 
@@ -175,6 +176,7 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
             stream.flush()
+            # A key that a crash takes away cannot open data sealed to it.
             os.fsync(stream.fileno())
     except OSError as error:
         path.unlink(missing_ok=True)

@@ -105,7 +105,6 @@ class LedgerTotal:
 
     @classmethod
     def rounded(cls, *, epsilon: float, spent: float, share: float | None, **rest: Any) -> LedgerTotal:
-        """Return the same from figures that are not rounded yet."""
         if not math.isfinite(spent):
             raise InvalidInput(f"{_NAME} spent", spent, "a finite epsilon")
         return cls(
@@ -127,7 +126,6 @@ class LedgerTotal:
         return {**own, "unit": unit, "outcomes": outcomes}
 
     def statement(self, key: PrivateKey | None = None) -> Statement:
-        """Return the statement of it, signed where there is a key."""
         content = self.to_dict()
         return Statement.of(TOTAL_TYPE, {self.dataset: content.pop("digest")}, content, key)
 

@@ -87,6 +87,7 @@ class Claim:
 
 def published_plan(config: ReleaseConfig, epsilon: float, delta: float) -> Plan:
     """Return the plan with the noise of the papers' formula, which may be less than private."""
+    # A degree by theory depends on the target: fix it before the search, which varies the noise alone.
     config = config.resolved(epsilon, delta)
     adjacency = config.draft().adjacency
     try:

@@ -38,7 +38,6 @@ class Charge:
     files: tuple[str, ...] = field(default=(), repr=False)
 
     def done(self, result: str) -> None:
-        """Record what came of it."""
         if self.ledger is not None and self.reservation is not None:
             _book(self.ledger).commit(self.reservation, result=result)
 

@@ -94,7 +94,6 @@ class Dataset:
 
 
 def shown_names(names: Mapping[str, Sequence[str]]) -> str:
-    """Return :attr:`Dataset.published_names` for people."""
     return "; ".join(f"{kind} {first_of(some)}" for kind, some in names.items() if some)
 
 
@@ -183,7 +182,6 @@ def open_unlabelled(
     split: str | None,
     columns: Columns,
 ) -> Dataset:
-    """Open records, which need no labels, as inputs of a model or release."""
     # `split` None: `test` where there is one, else all that names no part.
     shape = tuple(input_shape)
     if not may_have_splits(data):

@@ -81,7 +81,6 @@ def encoded(release: ReleasedDataset, extractor: Extractor, progress: Progress =
 def fitted(
     release: HasDataset | ReleasedDataset | str | Path, how: FitOptions | None = None, tell: Progress = silent
 ) -> Model:
-    """Return a model of a release."""
     how = how or FitOptions()
     learner, augment = how.learner, how.augment
     if how.out is not None:
@@ -163,7 +162,6 @@ def class_prior(release: ReleasedDataset, given: Any, extractor: Extractor) -> C
 
 
 def class_texts(given: Any, classes: Sequence[str]) -> Texts:
-    """Return the texts of each class, in the order of `classes`."""
     # `given` is "names" (the names in a few plain sentences), a mapping or a file. A mapping has one text or several
     # for every class. A file is a JSON object, or CSV with the columns `class` and `description`, where a class may
     # have several lines.
@@ -188,7 +186,6 @@ def _of_names(classes: Sequence[str]) -> Texts:
 
 
 def _checked(name: str, given: Any) -> tuple[str, ...]:
-    """One text or several of a class."""
     texts = (given,) if isinstance(given, str) else given
     if not isinstance(texts, list | tuple) or not 1 <= len(texts) <= _MOST:
         raise InvalidInput(FIELD, given, f"a text, or a list of 1 to {_MOST} texts, for class {name:.50}")

@@ -161,7 +161,6 @@ def _certified(certificate: Certificate, facts: Mapping[str, object], reasons: S
 
 
 def _of_fitted(model: ReleaseLearner) -> Inspection:
-    """Describe a fitted model; the release's certificate is the one that holds."""
     description, facts = describe_model(model), model.facts_
     drafted = drafted_statements(facts.extractor)
     params = ", ".join(f"{name} {value}" for name, value in description["params"].items() if value is not None)

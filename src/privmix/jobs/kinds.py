@@ -53,7 +53,6 @@ def verify_certified(folder: str | Path, progress: Progress = silent) -> Verific
 
 
 def certified_plan(certificate: Certificate) -> Plan:
-    """Return the plan that a release or trained model carried out."""
     if certificate.kind == MODEL:
         from privmix.training.verify import plan_of
 

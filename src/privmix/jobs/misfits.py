@@ -288,7 +288,6 @@ class _WrongCells(Exception):
 def _line(
     row: list[str] | None, names: list[str], inputs: list[str], label: str | None, numeric: bool, dialect: Dialect
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return a line of a CSV file as a chunk of one record."""
     if row is None:
         raise _WrongCells([(None, _BROKEN_QUOTES, "")])
     if row == names:

@@ -165,7 +165,6 @@ def check_persons(found: int, plan: Plan) -> None:
 
 
 def said_of(asked: Columns, data: Any) -> tuple[Persons, Columns]:
-    """Return the persons and columns that a command's options declare."""
     columns = asked.as_columns()
     persons, column = Persons.of(columns.person, data, getattr(asked, "per_person", None))
     # Identifiers in memory name no column, and those of files are in no column.

@@ -406,7 +406,6 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
         return config.calibrate(self.epsilon, self.delta)
 
     def _step_for(self, planned: Planned) -> SeriesStep | None:
-        """Step of a series that the release makes, or None."""
         return None
 
     def _chosen(self, config: ReleaseConfig, progress: Progress) -> tuple[Chosen, ReleaseConfig]:

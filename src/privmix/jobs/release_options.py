@@ -58,7 +58,6 @@ class Assumptions:
 
     @classmethod
     def of(cls, given: Any) -> Assumptions:
-        """Return the assumptions of a text, a mapping or the object."""
         if isinstance(given, cls):
             return given
         if isinstance(given, str):
@@ -75,7 +74,6 @@ class Assumptions:
 
     @property
     def holdings(self) -> Holdings | None:
-        """The declared numbers of records that persons have, or None."""
         if self.records_per_person is None:
             return None
         # Imported here: options are listed without it.

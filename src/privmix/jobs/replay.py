@@ -96,7 +96,6 @@ class Remade(Shown):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Limits of the comparison, a sentence each."""
         told = []
         if self.spot_checks is not None and not self.spot_checks.wrong:
             told.append(f"features came from a store that the certificate commits to; {self.spot_checks}")
@@ -140,7 +139,6 @@ class Remade(Shown):
 
 
 def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
-    """Return the release, made again from its records."""
     # Before the key is opened: a dump of the process would hold it.
     no_core_dumps()
     key = asked.key if isinstance(asked.key, AuditorKey) else AuditorKey.read(Path(asked.key), asked.passphrase)
@@ -150,6 +148,7 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
         allowed = "a release with a key sealed for an auditor (privmix release `replay_for`): it was destroyed"
         raise InvalidInput("release", certificate.id, allowed)
     today = datetime.now(UTC).date().isoformat()
+    # This check comes before the key is opened: the owner agreed to replays until that day only.
     if today > sealed.until:
         raise InvalidInput(
             "release",
@@ -179,6 +178,7 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
                 found = FeatureStore.open(store)
                 checks = _spot_checks(dataset, extractor, found, asked.spot_checks, progress)
                 records = sorted_store(found, whose, scratch / "by-person", machine.memory_gb, progress)
+        # Also after ctrl-C: the key can take the noise off a published release.
         except BaseException:
             streams.destroy()
             raise
@@ -213,6 +213,7 @@ def _opened(
     found = open_dataset(data, extractor, split=asked.split, classes=classes, columns=columns, input_shape=shape)
     if tuple(found.schema.input_shape) != shape:
         raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")
+    # The order counts, too: a label enters sums by the place of its class in the list.
     if tuple(found.schema.classes) != tuple(plan.classes):
         raise InvalidInput(
             "classes", list(found.schema.classes), f"the classes of the release: {', '.join(plan.classes)}"
@@ -228,6 +229,7 @@ def _spot_checks(
     total = dataset.schema.records
     if store.features.shape != (total, extractor.output_dim(dataset.schema.input_shape)):
         raise InvalidInput("features_store", WITHHELD, "a store of these records, by this extractor")
+    # Damage to the store would otherwise be reported as records that do not match.
     store.verify()
     check_integer("spot_checks", number, low=1)
     # Entropy of the system: the maker of a store cannot foresee which records are made again.

@@ -203,7 +203,6 @@ def sampled(
     progress: Progress | None = None,
     plan: Plan | None = None,
 ) -> SampledTable:
-    """Rows of a release of a table; see :class:`privmix.commands.sample.Sample`."""
     place = check_out(out, overwrite)
     dataset = dataset_of(release)
     label = getattr(release, "label", LABEL) if label is None else label

@@ -184,7 +184,6 @@ def _bins(field: str, what: Any) -> dict[str, Any]:
 
 
 def _numbers(what: Any, mark: str) -> list[float]:
-    """Return the numbers that a text or a list holds; none where it holds anything else."""
     try:
         return [_plain(float(part)) for part in (what.split(mark) if isinstance(what, str) else what)]
     except (TypeError, ValueError):

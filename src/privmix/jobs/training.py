@@ -149,7 +149,6 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
     @cached_property
     def _origins(self) -> list[tuple[str, Sketch]]:
-        """Sources of the public data, where they are synthetic."""
         return origins_of(self._opened_public)
 
     def check_options(self) -> None:
@@ -223,7 +222,6 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         )
 
     def _public(self, name: str) -> PublicData | None:
-        """Public labelled examples, read as the private ones are."""
         data, facts = getattr(self, name), self.facts
         if data is None:
             return None

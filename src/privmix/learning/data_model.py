@@ -142,7 +142,6 @@ class DataModel:
         return self.measured(weights, offsets, seed).accuracy
 
     def measured(self, weights: Reals, offsets: Reals, seed: int) -> Measures:
-        """Measure the rule argmax(x'weights + offsets) by sampling."""
         labels, means, noise, widths = self._scores(weights, offsets, seed)
         return self._measures(labels, means + (self.spread * np.exp(self.tail * widths))[:, None] * noise)
 

@@ -116,5 +116,6 @@ class DiscriminantClassifier(LinearLearner):
         weights, offsets = found.discriminants(between)
         self._temperature = temperature_of_discriminant(found)
         self.coef_: NDArray[np.float32] = weights.astype(np.float32)
+        # Discriminants count records from the origin of the statistics, scores count them from 0.
         self.intercept_: NDArray[np.float32] = (offsets - found.origin @ weights).astype(np.float32)
         progress("steps", 2, 2)

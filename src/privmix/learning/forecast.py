@@ -94,7 +94,6 @@ def drawn_regression(plan: Plan, model: DataModel, seed: int, strengths: Sequenc
 
 
 def drawn_statistics(plan: Plan, model: DataModel, seed: int, *, found: bool = False) -> ClassStatistics | ClassSums:
-    """Class statistics of a release drawn from ``model``."""
     # found: variances are estimated from the noisy eigenvalues, not known; for noise that is the same along all axes.
     drawn = DrawnMoments.of(plan, model, seed)
     if drawn.noisy is None:

@@ -65,7 +65,6 @@ class CentredRows:
 
 
 def slices(stop: int, size: int, *, start: int = 0) -> Iterator[slice]:
-    """Cut ``range(start, stop)`` into slices of at most ``size``."""
     return (slice(first, min(first + size, stop)) for first in range(start, stop, size))
 
 

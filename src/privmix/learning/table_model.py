@@ -113,7 +113,6 @@ class TableModel:
         return tuple(sorted((pair for pair in self.pairs if pair.lost), key=lambda pair: -pair.beyond))
 
     def sample(self, records: int, generator: np.random.Generator) -> NDArray[np.int64]:
-        """Return (records, columns) states; see :func:`privmix.learning.table_model.draw`."""
         return draw(self.weights, self.states, records, generator)
 
 
@@ -128,7 +127,6 @@ class _Numbers:
 
     @property
     def count(self) -> int:
-        """Return how many numbers were released."""
         blocks, side, _ = self.second.shape
         return int(blocks * side * (side + 1) // 2 + (self.cross.size + self.counts.size) * (self.weights[1] > 0))
 

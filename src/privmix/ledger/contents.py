@@ -55,7 +55,6 @@ def is_known(connection: Connection, contents: DataIdentity) -> bool:
 
 
 def keeps_any(connection: Connection) -> bool:
-    """Whether the contents of any dataset are bound here."""
     return connection.execute(select(fingerprints.c.kind)).first() is not None
 
 
@@ -65,7 +64,6 @@ def keeps_listings(connection: Connection) -> bool:
 
 
 def bound_by(entry: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """Hash and kind of all that one bind entry bound first."""
     if "fingerprint" in entry:
         yield entry["fingerprint"], "listing"
     for value in entry.get("files", ()):

@@ -267,7 +267,6 @@ def cap_of(reserves: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def covered(most_per_person: int) -> str:
-    """Return the sentence on the persons that a total with such a cap covers."""
     records = "1 record" if most_per_person == 1 else f"{most_per_person:,} records"
     return f"persons with at most {records}, a limit that the owner declared for charges per record"
 
@@ -296,7 +295,6 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def entry_cost(content: Mapping[str, Any]) -> Cost:
-    """Cost of a reserve entry in an adaptive budget."""
     stated = content.get("cost")
     if not isinstance(stated, dict) or set(stated) != {"amount", "slack"}:
         raise InvalidInput("ledger entry's cost", stated, "an amount and a slack")

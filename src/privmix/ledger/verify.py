@@ -39,6 +39,7 @@ def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
     bound: dict[tuple[str, str], int] = {}
     for dataset in datasets:
         for content in _check(dataset, histories[dataset.id]):
+            # Content in two datasets would have two budgets.
             if bound.setdefault(content, dataset.id) != dataset.id:
                 raise InvalidInput(f"ledger history of {dataset.name}", content[0], "content of one dataset only")
     # Both ways: a missing hash would give its data a second budget, an extra one would block data without a charge.
@@ -58,11 +59,13 @@ def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[tuple[str, str]]:
         if row.number != number or row.hash != previous:
             allowed = "the hash of its content and of the entry before it"
             raise InvalidInput(f"{where}, entry {number}", row.hash, allowed)
+    # A chain that was cut at its end is still a chain: only the count and head of the row show the cut.
     if (previous, len(history)) != (dataset.head, dataset.entries):
         raise InvalidInput(
             where, f"{len(history)}, {previous}", f"{dataset.entries} entries that end at {dataset.head}"
         )
     contents = [parse(row.content) for row in history]
+    # No hash covers the row: its budget counts only as the first entry set it.
     check_first(dataset, contents[0] if contents else {})
     reserved: set[str] = set()
     committed: set[str] = set()
@@ -75,6 +78,7 @@ def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[tuple[str, str]]:
                 check_group(content)
                 reserved.add(content["id"])
                 reserves.append(content)
+            # A charge has one outcome: a later entry must not replace an earlier one.
             case "commit" if content["id"] in reserved - committed:
                 committed.add(content["id"])
             case "bind" if content["id"] in reserved:

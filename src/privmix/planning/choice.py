@@ -189,13 +189,11 @@ class PlannerChoice(Shown):
 
 
 def auc_of(found: Candidate) -> str:
-    """Return the forecast area under the curve with its range, in words."""
     low, high = found.auc_range
     return f"{found.auc:.2f} ({low:.2f} to {high:.2f})"
 
 
 def labels() -> dict[str, str]:
-    """Return the planner's names of the candidates of all designs."""
     return {name: label for design in all_designs() for name, label in design.labels.items()}
 
 
@@ -359,7 +357,6 @@ def _are_known(known: Any, names: list[str]) -> bool:
 
 
 def _compared(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the figures that designs were compared by."""
     known = record.get(_SHARES)
     if known is None:
         return dict(record["predicted"])

@@ -276,7 +276,6 @@ class TableChoice(Shown):
 
     @property
     def label_share(self) -> float:
-        """Share of the budget for X'Y and the counts."""
         return float(self.config.design.settings()["label_share"])
 
     @property

@@ -90,7 +90,6 @@ class Deferred(Generic[Behind]):
         return bool(self._said(design))
 
     def of(self, design: type[Design[Any]]) -> Behind:
-        """Return what the design's attribute names."""
         said = self._said(design)
         if not said:
             raise InvalidInput("design", design.name, f"{self.needed} (its {self.name!r})")

@@ -357,7 +357,6 @@ classes, AUC, where asked also by group.
 
 
 def _choice(choice: Mapping[str, Any] | None) -> str:
-    """Why this design, where the planner chose it."""
     if not choice:
         return ""
     reasons = "\n".join(f"- {text}" for text in choice["reasons"])

@@ -110,7 +110,6 @@ def check_files(folder: Path, certificate: Mapping[str, Any], plan: Plan) -> Non
 
 
 def _shard_rows(rows: int) -> Iterator[tuple[str, int]]:
-    """Names of all shards, and how many rows each holds."""
     shards = -(-rows // SHARD_ROWS)
     for number in range(shards):
         yield f"{DATA_FOLDER}/{shard_name(number, shards)}", min(SHARD_ROWS, rows - number * SHARD_ROWS)
@@ -129,7 +128,6 @@ class ShardCutter(ABC):
 
     @property
     def first(self) -> int:
-        """The row that the next block begins with."""
         return min(self._rows, self._done * SHARD_ROWS) + self._waiting
 
     def write(self, block: RowBlock) -> None:
@@ -347,7 +345,6 @@ def assemble(
     certificate: Certificate,
     beside: Any = None,
 ) -> ReleasedDataset:
-    """Put released arrays and their public facts together."""
     return ReleasedDataset(
         x=x,
         y=y,

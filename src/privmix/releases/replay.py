@@ -130,7 +130,6 @@ def replay_release(
 
 
 def _compared(root: Path, held: VerifiedFolder, made: Mapping[str, bytes]) -> list[Difference]:
-    """Files of arrays against their bytes, made again."""
     found, listed = [], {item["file"]: item["sha256"] for item in held.certificate.files}
     for name, content in made.items():
         with open_plain(root / name, name) as stream:

@@ -63,6 +63,7 @@ def verify_series(folder: Path, progress: Progress = silent) -> Chain:
     for place in _places(folder):
         found.append(verify_release(place, progress))
         chain.append(_link_at(place, chain))
+        # The folder is read twice and may be replaced in between: both readings must be of one release.
         if chain[-1].certificate.id != found[-1].id:
             raise StorageError(f"{FIELD}: {place} was replaced by another release meanwhile; put the first one back")
     return Chain(_link(chain[-1].certificate).id, chain[-1].plan.steps, tuple(found))
@@ -77,6 +78,7 @@ def linked(folder: Path) -> list[Link]:
 
 
 def _places(folder: Path) -> Iterator[Path]:
+    # Sorted as numbers and not as names: step-1000 follows step-999.
     numbers = sorted(int(match[1]) for path in folder.iterdir() if (match := _STEP.match(path.name)))
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         missing = next(number for number in range(1, len(numbers) + 2) if number not in numbers)
@@ -94,12 +96,14 @@ def _link_at(place: Path, chain: Sequence[Link]) -> Link:
     wanted, expected = SeriesLink(link.id, None), plan.of_first()
     before = chain[-1].certificate if chain else None
     if before is not None:
+        # The hash covers the whole certificate: an earlier release cannot be exchanged without breaking the next link.
         wanted, last = SeriesLink(_link(before).id, hashlib.sha256(before.to_bytes()).hexdigest()), chain[-1].plan
         if last.is_last:
             raise InvalidInput(f"{name}: certificate plan", "a step more", f"{last.steps} steps, which the series has")
         expected = last.after(plan.counts[-1])
     if link != wanted:
         raise InvalidInput(f"{name}: certificate series", "another link", "that to the release of the step before")
+    # Noise and price hold for all steps together: only the number of new records may differ.
     if plan != expected:
         raise InvalidInput(f"{name}: certificate plan", "another plan", "that of the step before, and one step more")
     # One key and one charge serve all steps, so these cannot change between them.

@@ -189,7 +189,6 @@ def _run(length: int, level: int) -> bytes:
 
 
 def _entry(key: bytes, value: bytes) -> bytes:
-    """Entry of the file's metadata."""
     return _struct((1, _BYTES, key), (2, _BYTES, value))
 
 

@@ -35,7 +35,6 @@ class FigureLine:
 def draw_epsilon_delta(
     name: str, epsilons: Sequence[float], deltas: Sequence[float], at: tuple[float, float]
 ) -> Markup:
-    """Delta against epsilon on a logarithmic scale, with the stated guarantee."""
     epsilon, delta = at
     # Smaller deltas would stretch the axis by hundreds of powers of ten.
     kept = [(x, y) for x, y in zip(epsilons, deltas, strict=True) if y >= _LEAST_DELTA]

@@ -333,7 +333,6 @@ def _environment() -> Environment:
 
 
 def _printable(value: Any) -> Any:
-    """Texts without control characters."""
     # HTML may not hold them, and they can mislead a reader.
     # Markup is the page's own, and its parts are escaped.
     if isinstance(value, Markup) or not isinstance(value, str):

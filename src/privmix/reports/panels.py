@@ -109,7 +109,6 @@ def _without(accuracy: float | None, how: str = "") -> str:
 
 
 def _spent_of(one: ShownRecord) -> NumberBlock | None:
-    """Total amount spent, for the page's first card."""
     spent, budget = one.content.number("spent"), one.content.number("epsilon")
     if spent is None or budget is None:
         return None
@@ -192,7 +191,6 @@ def _guarantee_card(one: ShownRecord) -> Card:
 
 
 def delta_curve(one: ShownRecord) -> Details | None:
-    """Delta against epsilon, for experts."""
     epsilon, delta = one.content.number("epsilon"), one.content.number("delta")
     curve = one.content.fields("epsilon_delta").curve("epsilon", "delta")
     if not curve or epsilon is None or delta is None:

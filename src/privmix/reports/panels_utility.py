@@ -203,7 +203,6 @@ def _decimal(value: float | None) -> str:
 
 
 def _by_class(one: ShownRecord) -> list[Block]:
-    """Which class is taken for which, and how many of each are found."""
     content = one.content
     found: list[Block] = []
     matrix, classes = content.matrix("confusion"), content.texts("classes")

@@ -108,7 +108,6 @@ class Order:
 
 
 def _said(asked: FormData) -> dict[str, Any]:
-    """Return declared columns, as `spec` takes them."""
     found: dict[str, Any] = {}
     for column in asked.declared:
         if column.holds in HOLDS:
@@ -122,7 +121,6 @@ def _flag(name: str) -> str:
 
 
 def _flags(arguments: Mapping[str, Any]) -> list[str]:
-    """Arguments as options of the command line, which have the same names."""
     found = []
     for name, value in arguments.items():
         for one in value if isinstance(value, list) else [value]:

@@ -60,7 +60,6 @@ class MembershipConfig:
 
     @property
     def needs_references(self) -> bool:
-        """Whether an attack compares with reference models."""
         return any(attack != LOSS for attack in self.attacks)
 
     def check_references(self, members: int, nonmembers: int) -> None:

@@ -53,7 +53,6 @@ class ReleaseTrainer:
 
     @classmethod
     def of(cls, model: ReleaseLearner, certificate: Mapping[str, Any]) -> ReleaseTrainer:
-        """Return a trainer of models like ``model``, fitted on the release of ``certificate``."""
         if certificate["id"] != model.facts_.release_id:
             allowed = f"the release that the model was fitted on, {model.facts_.release_id}"
             raise InvalidInput("release", certificate["id"], allowed)
@@ -131,7 +130,6 @@ class EstimatorTrainer:
     estimator: Any
 
     def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> Any:
-        """Return a fitted copy."""
         copy = sklearn.clone(self.estimator)
         if "random_state" in copy.get_params():
             copy.set_params(random_state=int(streams.generator("estimator").integers(2**31)))

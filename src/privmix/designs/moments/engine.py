@@ -71,11 +71,9 @@ class MomentsEngine(SumEngine[SecondMoments]):
         return self._centre(self._plan, lambda: self._passes.over(clipped_sum, tell).total, self._streams)
 
     def _sampling(self) -> np.random.Generator:
-        """Return the generator that samples the rows."""
         return self._streams.generator("sampled rows")
 
     def _released_moments(self, tell: Progress) -> SecondMoments:
-        """Return the released numbers, which sampled rows are made from."""
         released = np.empty((self._plan.dim, self._plan.dim), np.float32)
         # No name here holds the sums of a panel while those of the next are made.
         for number in range(len(self._panels) - 1):

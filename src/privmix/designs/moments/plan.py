@@ -63,8 +63,10 @@ class MomentsPlan(SumPlan):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("label_share", "count_share"):
+            # A share of 0 would mean infinite noise in a part that is released; without labels there is no such part.
             if (getattr(self, name) == 0) is not (self.num_classes == 1):
                 raise InvalidInput(name, getattr(self, name), "above 0, and 0 for records without a label")
+        # X'X grows with the square of the features: refuse the plan, before a budget is charged for it.
         if self.dim > LARGEST_DIM:
             allowed = f"at most {LARGEST_DIM} features for design {MOMENTS}: `project` makes fewer of them"
             raise InvalidInput("dim", self.dim, allowed)
@@ -166,6 +168,7 @@ class Moments(SumDesign[MomentsPlan]):
                 allowed = "no value without a label: X'X has the whole budget"
                 raise InvalidInput("label_share, count_share", (label_share, count_share), allowed)
             label_share = count_share = 0.0
+        # Between X'X and X'Y, the lesser share has more noise, which limits how fine their grid can be.
         least = min(1 - label_share, label_share or 1) * (1 - count_share)
         return {
             "design": self.name,

@@ -81,7 +81,6 @@ def _members(plan: ReleasePlan, streams: SecretStreams, labels: NDArray[np.int64
 
 
 def mixed_row_moved(plan: ReleasePlan, pair: Pair) -> list[QuerySensitivity]:
-    """Features, labels, both together, and which rows are touched."""
     factor = pair.factor
     first, second, replay = pair.replayed()
     released = [(engine, list(engine.rows())) for engine in (first, second)]

@@ -28,6 +28,7 @@ class FixedSize(DrawnMembers):
     @classmethod
     def sampler(cls, plan: ReleasePlan, records: int) -> Sampler:
         """How rows are drawn; ``records`` decides the law, and must be what the plan was priced for."""
+        # A declared count is not enough: sampling is at exactly m of n, and the price holds for this n.
         if records != plan.records:
             raise InvalidInput("records", plan.records, f"the real record count for design {cls.name}")
         return FixedSizeSampling(records, plan.rows, plan.mixup_degree, plan.weights)
@@ -50,6 +51,7 @@ class Fixed(FixedSize):
 
     def check(self, setting: Setting) -> None:
         super().check(setting)
+        # The private mean is a Gaussian query: with it no guarantee at delta 0 is possible.
         if self.noise == LAPLACE and setting.centre == "private":
             raise InvalidInput("centre", setting.centre, "none with laplace noise")
 

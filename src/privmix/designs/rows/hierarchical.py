@@ -50,7 +50,9 @@ class Hierarchical(NoisyLabels):
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Hierarchical]]:
         classes = len(setting.classes)
+        # With all classes in each row this would be Poisson mixup, which is tried as a design of its own.
         expected = min(3.0, classes / 2)
+        # The rate of a record within a drawn class is this quotient over the records, and cannot exceed 1.
         if _DEGREE * classes / expected > setting.records:
             return []
         return [(cls.name, cls(_DEGREE, expected_classes=expected))]
@@ -62,6 +64,7 @@ class Hierarchical(NoisyLabels):
     def agrees(cls, plan: ReleasePlan, settings: Mapping[str, Any]) -> bool:
         given = dict(settings)
         expected = given.pop("expected_classes", None)
+        # A plan keeps the rate and a record the number of classes: their quotients may differ in the last bit.
         same = expected is None or math.isclose(expected / plan.num_classes, cls.class_share(plan))
         return same and super().agrees(plan, given)
 

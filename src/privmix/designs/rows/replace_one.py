@@ -102,7 +102,6 @@ class ReplaceCase(WorstCase[ReleasePlan]):
 
 
 def replace_case(plan: ReleasePlan) -> ReplaceCase:
-    """Worst case of rows of a fixed size; see :func:`privmix.audits.worst_case.worst_case_of`."""
     shared = math.gcd(plan.records, plan.mixup_degree) if plan.kind.averages else 1
     degree, records = plan.mixup_degree // shared, plan.records // shared
     names = plan.classes if plan.centred else ("new", "old")

@@ -47,7 +47,6 @@ def empty_series(plan: SeriesPlan, steps: int, streams: SecretStreams) -> list[S
 
 
 def series_case(plan: SeriesPlan) -> SeriesCase:
-    """Worst case of plans of that design, at any step; see :func:`worst_case_of`."""
     return SeriesCase(*reduced(plan.of_first()))
 
 

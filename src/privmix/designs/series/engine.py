@@ -51,11 +51,13 @@ class SeriesEngine(MomentsEngine):
         self._before = before
 
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
+        # The noise of a later step completes that of the release before: alone it is not the noise of the plan.
         if self._plan.step > 1 and self._before is None:
             raise RuntimeError("a later step goes on from the one before")
         return super().rows(progress, first=first)
 
     def _mean(self, tell: Progress) -> NDArray[np.float32] | None:
+        # All steps subtract the mean of the first step, whose query ran once and is priced once.
         return super()._mean(tell) if self._before is None else self._before.centre
 
     def _sampling(self) -> np.random.Generator:
@@ -131,4 +133,5 @@ def _gone_on(added: NDArray[np.float64], before: NDArray[np.float32] | None, uni
     # `added` is exact by now: what is done here with it and with released numbers is post-processing.
     if before is None:
         return np.asarray(added * unit, np.float32)
+    # The release before is in float32: rounding makes whole grid steps of it again.
     return np.asarray((np.rint(before.astype(np.float64) / unit) + added) * unit, np.float32)

@@ -31,7 +31,6 @@ S = TypeVar("S", bound=TwoStagePlan)
 
 
 def two_stage_noises(plan: TwoStagePlan, samples: int, keys: FreshStreams, make: EngineFactory) -> Iterator[PureNoise]:
-    """Yield the noises of the first stage, and of the second stage's release."""
     yield from moments_noises(plan.first, samples, keys, make)
     wide = replace(plan, dim=SIDE, directions=SIDE, channels=1)
     sums = Scatter(wide, "within"), NormCounts(wide)
@@ -42,7 +41,6 @@ def two_stage_noises(plan: TwoStagePlan, samples: int, keys: FreshStreams, make:
 def three_stage_noises(
     plan: ThreeStagePlan, samples: int, keys: FreshStreams, make: EngineFactory
 ) -> Iterator[PureNoise]:
-    """Yield the noises of two stages, and of each class's scatter."""
     yield from two_stage_noises(plan, samples, keys, make)
     # With this many records each class has all the directions there are.
     wide = replace(plan, dim=SIDE, directions=SIDE, channels=1, records=_MANY)
@@ -76,7 +74,6 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
         return np.concatenate([scores[:2], [[self.alone(made[0])]]])
 
     def alone(self, engine: Engine) -> np.float64:
-        """Return the canary's count of norms."""
         return self._seen(engine)[0]
 
     def of_rest(self, engine: Engine) -> Scores:
@@ -103,7 +100,6 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
 
 
 def two_stage_case(plan: TwoStagePlan) -> TwoStageCase:
-    """Worst case of plans of that design; see :func:`privmix.audits.worst_case.worst_case_of`."""
     return TwoStageCase(one_feature(plan), 1)
 
 
@@ -147,5 +143,4 @@ class ThreeStageCase(TwoStageCase):
 
 
 def three_stage_case(plan: ThreeStagePlan) -> ThreeStageCase:
-    """Worst case of plans of that design; see :func:`privmix.audits.worst_case.worst_case_of`."""
     return ThreeStageCase(one_feature(plan), 1)

@@ -90,7 +90,6 @@ class Residuals:
         return "<Residuals>"
 
     def of_tile(self, reader: TileReader, index: int) -> Iterator[Residual]:
-        """Yield the blocks of a tile, in order."""
         if index in self._kept:
             yield from self._kept[index]
             return

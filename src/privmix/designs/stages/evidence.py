@@ -34,7 +34,6 @@ def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseT
 
 
 def three_stage_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
-    """Return the same tests, and one of the last stage's map."""
     return [*two_stage_tests(plan, moments), *class_direction_tests(plan, moments)]
 
 

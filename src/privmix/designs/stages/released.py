@@ -206,7 +206,6 @@ class ThreeStageMoments(TwoStageMoments):
     noise_std_class_within: float
 
     def class_mapped(self, plan: ThreeStagePlan) -> ResidualMap:
-        """Return the map to residuals of the last stage."""
         return ResidualMap(self.class_directions, self.class_means, plan.lattice_bits)
 
 

@@ -82,8 +82,10 @@ class ThreeStagePlan(TwoStagePlan):
                 meaning="for each class the sum of v v' over its records, lower triangle by rows, v the residual "
                 "D x / C - mean clipped to norm 1",
                 shape=(classes, axes, axes),
+                # The product of a residual of norm 1 with itself has Frobenius norm 1.
                 bound=1.0,
                 noise_std=self.class_noise_multiplier,
+                # Entries are sums of products of two numbers on the lattice, so their grid is its square.
                 unit=4.0**-self.lattice_bits,
                 symmetric=True,
             ),
@@ -91,6 +93,7 @@ class ThreeStagePlan(TwoStagePlan):
 
 
 def _check_class_share(options: ThreeStagePlan | ThreeStage) -> None:
+    # The scatter within classes gets the rest: without a share its noise would be infinite.
     if not options.first_share + options.norm_share + options.class_share < 1:
         raise InvalidInput("class_share", options.class_share, "with first_share and norm_share less than 1")
 
