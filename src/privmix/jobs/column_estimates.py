@@ -83,6 +83,7 @@ def estimated_columns(
         told.charged = charged = charge(budget.ledger, new_note(budget.dataset), cost, opened, None)
         gone = {name: _missing(missing.get(name, missing.get(None, []))) for name in wanted}
         cells = _cells(opened.source, wanted, gone, progress)
+        # The files may have changed since they were hashed, and the charge is for those bytes alone.
         opened.check_charged(charged.files)
         numbers = {name: np.array(cells[name], np.float64) for name in names["number"]}
         categories = {name: Counter(value for value in cells[name] if value) for name in names["category"]}

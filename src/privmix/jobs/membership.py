@@ -120,5 +120,6 @@ class Target:
         if certificate is None:
             return
         plan = certificate["plan"]
+        # A comparison with a declared or private count would show how far the real one is from it.
         if not plan["records_declared"] and plan.get("records_noise_multiplier") is None and members != plan["records"]:
             raise InvalidInput("members", WITHHELD, f"the {plan['records']} records that the model was trained on")

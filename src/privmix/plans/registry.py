@@ -36,6 +36,7 @@ def check_options(design: type[Design[Any]], names: Mapping[str, Any]) -> None:
     for name, value in names.items():
         if name not in known:
             owners = [other.name for other in DESIGNS.all() if name in {one.name for one in other.options()}]
+            # A name of no design is a mistake in the code, as an unknown keyword is in Python.
             if not owners:
                 raise TypeError(f"{name} is no option of any design")
             allowed = f"no value for design {design.name}: it is an option of {' and '.join(owners)}"

@@ -54,6 +54,7 @@ def class_direction_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> l
 
 def _follows(name: str, found: ResidualMap, directions: Single, means: Single, check: Callable[[], None]) -> NoiseTest:
     """Return the test of a map that is ``found`` again, to the bit or else by its definition."""
+    # Eigenvectors of other machines differ in the last bits: then the definition is checked and not the bits.
     if not (np.array_equal(found.directions, directions) and np.array_equal(found.means, means)):
         check()
         name += UP_TO_ROUNDING
