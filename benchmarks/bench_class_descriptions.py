@@ -32,7 +32,7 @@ from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.publication.dataset import ReleasedDataset
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 
 RUNS = common.RESULTS / "class_descriptions_runs.json"
 DESCRIPTIONS = json.loads((Path(__file__).parent / "banking77_descriptions.json").read_text())

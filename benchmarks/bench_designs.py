@@ -34,7 +34,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import PlannerChoice, ReleaseConfig, choose_design
 from privmix.planning.choice import labels
 from privmix.plans.registry import made_by
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.reports.pictures import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "designs_runs.json"

@@ -33,7 +33,7 @@ from privmix.learning.kl import GeneralizedKLClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.registry import made_by
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 
 RUNS = common.RESULTS / "hierarchical_runs.json"
 DELTA, EPSILONS = 1e-5, (1.0, 8.0)

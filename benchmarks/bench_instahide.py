@@ -48,7 +48,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 
 RUNS = common.RESULTS / "instahide_runs.json"
 BREAK_RUNS = common.RESULTS / "instahide_break_runs.json"

@@ -28,7 +28,7 @@ from privmix.errors import InvalidInput
 from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.rounding import rounded_up
 

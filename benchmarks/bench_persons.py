@@ -55,7 +55,7 @@ from privmix.learning.base import LEARNERS
 from privmix.mechanisms.private_count import private_count
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.training.config import TrainingConfig
 from privmix.training.facts import ModelFacts
 from privmix.training.records import TrainingRecords

@@ -38,7 +38,7 @@ from privmix.learning.base import LEARNERS
 from privmix.learning.data_model import DataModel
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig, choose_design
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.reports.pictures import new_figure, save_figure
 from privmix.research.rivals.embedding import generator
 from privmix.research.rivals.embedding.hermite import Hermite

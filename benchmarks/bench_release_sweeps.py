@@ -69,7 +69,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.planning.theory import best_mixup_degree
 from privmix.publication.dataset import ReleasedDataset
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.research.collapse.measures import measure_collapse
 

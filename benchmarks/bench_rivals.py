@@ -45,7 +45,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.design import Design
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.research.rivals.embedding.engine import EmbeddingSums
 from privmix.research.rivals.embedding.hermite import Hermite

@@ -28,7 +28,7 @@ from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans.rows import ReleasePlan
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.reports.pictures import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "utility_runs.json"

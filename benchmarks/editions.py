@@ -17,7 +17,7 @@ KEPT = BENCHMARKS.parent / "tests" / "golden" / "substance.json"
 # A script depends on an area if it imports or calls one of these.
 USED = {
     "prices": ("privmix.accounting", "privmix.planning.ReleaseConfig", "privmix.training.trainer.Trainer"),
-    "releases": ("privmix.designs", "privmix.engine", "privmix.releases.api.release_to_memory", "privmix.release"),
+    "releases": ("privmix.designs", "privmix.engine", "privmix.releases.run.release_to_memory", "privmix.release"),
     "learners": ("privmix.learning", "privmix.designs.moments.learner", "privmix.fit"),
     "tables": ("privmix.learning.table_model", "privmix.sample"),
     "trainings": ("privmix.training", "privmix.train", "privmix.jobs.training"),

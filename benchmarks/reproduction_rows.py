@@ -36,7 +36,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.planning.theory import LinearTask, best_mixup_degree, honest_noise_multiplier, published_optimal_degree
 from privmix.plans.plan import Plan
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.research.linear_regression import simulate_linear_regression
 from privmix.research.poisoning.base import Case, parse_attack, parse_defence
 from privmix.research.poisoning.images import VictimImages

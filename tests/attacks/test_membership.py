@@ -23,7 +23,7 @@ from privmix.fields import stored
 from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.training.config import TrainingConfig
 from privmix.training.facts import ModelFacts
 from privmix.training.records import TrainingRecords

@@ -15,8 +15,7 @@ from privmix.ledger.entries import Reservation
 from privmix.ledger.ledger import Ledger
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_memory
-from privmix.releases.run import ReleaseRun
+from privmix.releases.run import ReleaseRun, release_to_memory
 from tests.certificate.helpers import a_reservation
 from tests.refusals import refuses
 from tests.releases.helpers import make_plan, make_records

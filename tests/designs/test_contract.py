@@ -29,8 +29,8 @@ from privmix.plans.design import Design
 from privmix.plans.registry import Deferred, all_designs, behind, design_named, made_by, plan_from_dict, register
 from privmix.plans.rows import RowDesign
 from privmix.publication.second_moments import RELEASED_AS, Released
-from privmix.releases.api import release_to_folder
 from privmix.releases.folder import load_release
+from privmix.releases.run import release_to_folder
 from privmix.releases.verify import verify_release
 from privmix.research.rivals.embedding.feature_maps import FEATURE_MAP, FeatureMap
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options

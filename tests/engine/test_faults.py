@@ -19,7 +19,7 @@ from privmix.engine.rows import ReleaseEngine
 from privmix.features.cache import write_features
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases.api import release_to_folder
+from privmix.releases.run import release_to_folder
 from tests.engine.test_encoding import DIM, MADE_FROM, TILE, Doubled, N, data
 from tests.releases.helpers import make_plan, make_records
 

@@ -31,7 +31,7 @@ from privmix.planning import ReleaseConfig
 from privmix.plans.registry import design_named
 from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
-from privmix.releases.api import release_to_folder
+from privmix.releases.run import release_to_folder
 from privmix.releases.verify import verify_release
 from tests.engine.test_grouping import stored as in_store
 from tests.golden.freeze import CASES, FROZEN, release_digests

@@ -262,7 +262,7 @@ def test_a_declared_count_replaces_the_real_one() -> None:
 
 def test_the_key_is_destroyed_after_the_run() -> None:
     streams = SecretStreams.from_entropy()
-    from privmix.releases.api import release_to_memory
+    from privmix.releases.run import release_to_memory
 
     plan = make_plan()
     release_to_memory(plan, make_records(), streams, extractor={"name": "identity"}, input_shape=(7,))

@@ -24,9 +24,9 @@ from privmix.learning.ridge import NoiseAwareRidgeClassifier
 from privmix.mechanisms.run_folder import sealed, unsealed
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_folder
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import file_hash, load_release
+from privmix.releases.run import release_to_folder
 from privmix.releases.verify import check_certificate, verify_release
 from privmix.reports.page import render_page
 from privmix.reports.records import read_record

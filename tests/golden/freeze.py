@@ -27,8 +27,8 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.named import in_words
 from privmix.planning import ReleaseConfig
 from privmix.plans.registry import design_named
-from privmix.releases.api import release_to_folder
 from privmix.releases.folder import load_release
+from privmix.releases.run import release_to_folder
 from privmix.training.certificate import model_card
 from privmix.training.views.augment import Flip
 from privmix.training.views.config import ViewConfig

@@ -17,7 +17,7 @@ from privmix.engine.rows import PrivateRecords
 from privmix.learning.base import LEARNERS
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig, choose_design
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from tests.golden.freeze import CLASSES, FROZEN, records
 from tests.learning.test_table_model import fitted
 from tests.training.runs import config_of, job_of

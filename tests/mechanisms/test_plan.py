@@ -14,8 +14,7 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import Plan, check_count, check_price, check_target
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.releases.api import release_to_folder, release_to_memory
-from privmix.releases.run import ReleaseRun
+from privmix.releases.run import ReleaseRun, release_to_folder, release_to_memory
 from privmix.training.plan import TrainingPlan, plan_training
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, own_options

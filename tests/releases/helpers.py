@@ -17,9 +17,9 @@ from privmix.plans.plan import Plan
 from privmix.plans.registry import all_designs, design_named, plan_from_dict
 from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import ReleasedDataset
-from privmix.releases.api import release_to_folder, release_to_memory
 from privmix.releases.card import data_card
 from privmix.releases.folder import file_hash
+from privmix.releases.run import release_to_folder, release_to_memory
 
 CLASSES = ("ant", "bee", "cat")
 TARGET = (4.0, 1e-5)

@@ -171,7 +171,7 @@ from privmix.errors import PrivmixError
 from privmix.engine.rows import PrivateRecords
 from privmix.planning import ReleaseConfig
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases.api import release_to_folder
+from privmix.releases.run import release_to_folder
 out = Path(sys.argv[1])
 plan = ReleaseConfig(records=200, dim=50, classes=("a", "b"), mixup_degree=4, rows=200_000)
 plan = plan.with_noise(3.0).priced(1e-5)

@@ -14,8 +14,7 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.rows import ReleasePlan
 from privmix.releases import folder as release_folder
-from privmix.releases.api import release_to_folder
-from privmix.releases.run import ReleaseRun
+from privmix.releases.run import ReleaseRun, release_to_folder
 from privmix.releases.verify import verify_release
 from tests.processes import killing
 from tests.refusals import refuses
@@ -72,7 +71,7 @@ import torch
 from privmix.engine.rows import PrivateRecords
 from privmix.planning import ReleaseConfig
 from privmix.mechanisms.streams import SecretStreams
-from privmix.releases.api import release_to_folder
+from privmix.releases.run import release_to_folder
 from privmix.releases.run import ReleaseRun
 from privmix.releases import folder as release_folder
 from privmix.certificate.certificate import Certificate, content_hash

@@ -1,4 +1,4 @@
-"""A release in progress: a run (:mod:`privmix.mechanisms.run`) that keeps its finished shards."""
+"""A release, in memory or in progress: a run (:mod:`privmix.mechanisms.run`) that keeps its finished shards."""
 # Its folder also holds ``run.shards``: finished shards and hashes, each line sealed by the key. It holds ``features/``
 # while needed, and once all rows are there ``sealed-key.json``, the key sealed to an auditor.
 
@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
+
+import numpy as np
 
 from privmix.certificate.about import LICENCE_FILE, About, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
@@ -30,10 +32,12 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.plan import Plan
 from privmix.plans.registry import check_plan
 from privmix.progress import Progress
+from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import from_arrays, to_arrays
 from privmix.releases import folder as release_folder
 from privmix.releases.card import arrays, data_card, mixes, released_shares
 from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_in_schema, read_certificate
+from privmix.releases.folder import assemble
 from privmix.releases.series import SeriesStep
 
 _SHARDS, _FEATURES = "run.shards", "features"
@@ -272,3 +276,85 @@ def check_no_sealed_key(out: Path) -> None:
     if os.path.lexists(place):
         allowed = "no sealed key of an earlier release there: end it (`replay` with `destroy`), or move it away"
         raise InvalidInput("out", str(place), allowed)
+
+
+def release_to_memory(
+    plan: Plan,
+    records: RecordSource,
+    streams: SecretStreams,
+    *,
+    extractor: Mapping[str, Any],
+    input_shape: Sequence[int],
+    reservation: ReservationNote | None = None,
+    progress: Progress | None = None,
+) -> ReleasedDataset:
+    """Run ``plan``, from :meth:`ReleaseConfig.calibrate`, on extracted records; the streams' key is destroyed.
+
+    A plan that costs more than its target raises :class:`InvalidInput` before a record is read.
+    """
+    try:
+        # Before a record is read: a later refusal would be an answer about the records.
+        check_plan(plan)
+        mode_of(reservation, plan)
+        if not input_shape or any(int(size) < 1 for size in input_shape):
+            raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
+        engine = make_engine(plan, records, streams)
+        blocks = list(engine.rows(progress))
+    # Also after an error: the key in memory could remove the noise.
+    finally:
+        insecure = streams.insecure_seed
+        streams.destroy()
+    certificate = make_certificate(
+        plan, extractor=extractor, input_shape=input_shape, insecure_seed=insecure, files=[], reservation=reservation
+    )
+    # A single block is taken as it is: a copy would double the memory.
+    x = np.concatenate([block.x for block in blocks]) if len(blocks) > 1 else blocks[0].x
+    y = np.concatenate([block.y for block in blocks])
+    return assemble(plan, x, y, engine.transform.centre, certificate, engine.beside)
+
+
+def release_to_folder(
+    plan: Plan,
+    records: RecordSource,
+    streams: SecretStreams | None,
+    out: str | Path,
+    *,
+    extractor: Mapping[str, Any],
+    input_shape: Sequence[int],
+    reservation: ReservationNote | None = None,
+    choice: Mapping[str, Any] | None = None,
+    picture: bytes | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    extra: Mapping[str, Any] | None = None,
+    engine: str = "local",
+    memory_gb: float | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    progress: Progress | None = None,
+) -> Certificate:
+    """Run ``plan`` and write Parquet shards, the released mean, certificate and data card to ``out``.
+
+    ``out`` appears once complete; memory does not grow with the rows. ``resume`` finishes a killed or stopped run.
+    Arguments as in :func:`release_to_memory` and :class:`privmix.releases.run.ReleaseRun`; ``streams`` None: fresh key.
+    """
+    try:
+        with ReleaseRun(
+            out,
+            plan,
+            extractor=extractor,
+            input_shape=input_shape,
+            reservation=reservation,
+            choice=choice,
+            picture=picture,
+            streams=streams,
+            extra=extra,
+            overwrite=overwrite,
+            resume=resume,
+        ) as run:
+            return run.release(
+                records, engine=engine, memory_gb=memory_gb, workers=workers, address=address, progress=progress
+            )
+    finally:
+        if streams is not None:
+            streams.destroy()

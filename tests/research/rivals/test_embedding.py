@@ -19,7 +19,7 @@ from privmix.planning import ReleaseConfig
 from privmix.plans.registry import made_by
 from privmix.plans.setting import Setting
 from privmix.publication.dataset import ReleasedDataset
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.research.rivals.embedding import feature_maps
 from privmix.research.rivals.embedding.engine import EmbeddingEngine
 from privmix.research.rivals.embedding.feature_maps import FeatureMap, feature_map, map_from, map_of_arrays

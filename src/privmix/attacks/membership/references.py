@@ -25,7 +25,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.plan import Plan
 from privmix.plans.registry import plan_from_dict
 from privmix.progress import Progress
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 
 if TYPE_CHECKING:
     from privmix.training.trained import TrainedModel

@@ -60,7 +60,7 @@ class TwoStageClassifier(LinearLearner):
         >>> from privmix.engine.rows import PrivateRecords
         >>> from privmix.planning import ReleaseConfig
         >>> from privmix.mechanisms.streams import SecretStreams
-        >>> from privmix.releases.api import release_to_memory
+        >>> from privmix.releases.run import release_to_memory
         >>> rng = np.random.default_rng(0)
         >>> y = rng.integers(0, 2, 500)
         >>> x = np.eye(3)[y] + rng.normal(0, 0.1, (500, 3))
@@ -179,7 +179,7 @@ class ThreeStageClassifier(TwoStageClassifier):
         >>> from privmix.engine.rows import PrivateRecords
         >>> from privmix.planning import ReleaseConfig
         >>> from privmix.mechanisms.streams import SecretStreams
-        >>> from privmix.releases.api import release_to_memory
+        >>> from privmix.releases.run import release_to_memory
         >>> rng = np.random.default_rng(0)
         >>> y = rng.integers(0, 2, 4000)
         >>> x = rng.normal(size=(4000, 2)) * np.where(y == 0, [[0.3], [0.05]], [[0.05], [0.3]]).reshape(2, 4000).T

@@ -23,7 +23,7 @@ from privmix.planning.config import ReleaseConfig
 from privmix.plans.design import Design
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
-from privmix.releases.api import release_to_memory
+from privmix.releases.run import release_to_memory
 from privmix.research.poisoning.base import Case, Defence, Defended
 from privmix.research.poisoning.feature_cache import cached_features, input_shape
 from privmix.research.poisoning.images import VictimImages
