@@ -62,7 +62,6 @@ VERBS: Final = {
 
 
 def _version(asked: bool) -> None:
-    """Print the version and stop, before any other option is read."""
     if asked:
         out.print(__version__)
         raise typer.Exit

@@ -56,7 +56,6 @@ def passphrase_of(key: Path) -> bytes | None:
 
 
 def new_passphrase() -> bytes:
-    """One for a key that is being made."""
     if given := os.environ.get(VARIABLE):
         return given.encode()
     _check_terminal()
@@ -65,7 +64,6 @@ def new_passphrase() -> bytes:
 
 
 def with_passphrase(command: Any) -> Any:
-    """Return the command with its missing passphrase, for the key that it reads or makes."""
     if not hasattr(command, "passphrase"):
         return command
     if hasattr(command, "sign_key"):

@@ -99,6 +99,5 @@ def _own_options(command: Any) -> dict[str, Any]:
 
 
 def _flag(option: Any) -> str:
-    """Return the option's flag; of an argument what help calls it."""
     long = [name for name in option.opts if name.startswith("--")]
     return str(long[0] if long else (option.metavar or option.name).upper())

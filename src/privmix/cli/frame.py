@@ -64,7 +64,6 @@ def _keys(option: Any) -> Iterator[str]:
 
 
 def _value(option: Any, value: Any, place: str) -> Any:
-    """Return a value of the file, as the command line has it."""
     if getattr(option, "is_flag", False):
         if not isinstance(value, bool):
             raise InvalidInput(place, value, "true or false")
@@ -188,7 +187,6 @@ class Frame:
         formatter.buffer[:] = [part.replace(_DASH, "-") for part in formatter.buffer]
 
     def _commands(self, context: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-        """Yield the commands of a group, under their headings."""
         found: dict[str, list[tuple[str, str]]] = {}
         for name in getattr(self, "list_commands", lambda _: ())(context):
             command = self.get_command(context, name)  # type: ignore[attr-defined]
@@ -229,7 +227,6 @@ class TerminalCommand(Frame, TyperCommand):
 
 
 def example_of(command: Any) -> str | None:
-    """Return the first example in a command's help."""
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         head, _, text = paragraph.partition(":")
         if head == "Examples":
@@ -268,7 +265,6 @@ def _named(callback: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 
 def _label(option: Any) -> str:
-    """Return an option as it is typed, or an argument's name."""
     if option.param_type_name == "argument":
         return str(option.metavar or option.name).upper()
     flags = ", ".join([*sorted(option.opts, key=len), *option.secondary_opts])

@@ -30,7 +30,6 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line and return its exit code."""
     # Private rows may be in memory soon; and what a killed command left on disk has been there long enough.
     no_core_dumps()
     clear_scratch()

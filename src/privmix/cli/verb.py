@@ -158,7 +158,6 @@ def _warned(message: Warning | str, category: type[Warning], *place: Any) -> Non
 
 
 def tell(found: Any, json_output: bool) -> None:
-    """Print what a command found: a few facts, or JSON."""
     cautions = getattr(found, "cautions", ())
     for line in cautions:
         err.print(f"[yellow]WARNING:[/] {plain(with_flags(line))}", soft_wrap=True)

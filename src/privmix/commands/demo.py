@@ -71,7 +71,6 @@ class Demo(NewFile, Command[Facts]):
 
 
 def demonstrated(folder: Path, digits: Path, progress: Progress) -> Facts:
-    """Run the commands on digits, which are written to a new folder."""
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 

@@ -245,7 +245,6 @@ def _by_group(
     classes: tuple[str, ...],
     values: NDArray[np.object_],
 ) -> dict[str, Quality]:
-    """Quality of each group, the largest first."""
     from privmix.jobs.quality import Quality
 
     names, which, counts = np.unique(values, return_inverse=True, return_counts=True)

@@ -159,7 +159,6 @@ evaluate_table: Final = function(EvaluateTable)
 
 
 def _encoded(rows: SampledTable, extractor: Tabular) -> NDArray[np.float32]:
-    """Return the rows' cells as features."""
     cells = np.empty((len(rows), len(extractor.columns)), dtype=object)
     for place, name in enumerate(extractor.columns):
         cells[:, place] = rows.arrow.column(name).to_pylist()

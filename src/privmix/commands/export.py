@@ -34,7 +34,6 @@ class Exported(Shown):
 
     @property
     def line(self) -> str:
-        """Loads it in torch."""
         return _LINES[self.out.suffix.lower()].format(file=repr(str(self.out)))
 
     def shown(self) -> tuple[str, Mapping[str, object]]:

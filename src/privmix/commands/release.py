@@ -101,7 +101,6 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
 
     @property
     def count_is_private(self) -> bool:
-        """Whether the number of records is private."""
         planned = self.plan is not None and self.plan.count_is_private
         return planned or self.records is not None or self.private_count
 
@@ -146,7 +145,6 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
         return replace(self.plan.job, **{**running, "out": None if self.out is None else Path(self.out)})
 
     def then(self, found: Any) -> str | None:
-        """Learn from it, or make rows of the table."""
         if self.dry_run:
             return None
         label = self.as_columns().label

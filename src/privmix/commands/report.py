@@ -138,7 +138,6 @@ class Report(NewFile, Command[ReportPage]):
         return ReportPage(page, audience, found.refuted_in_private, place)
 
     def _total(self) -> list[RunRecord]:
-        """Return the total that the page shows, if any."""
         from privmix.commands.ledger import ledger_total
         from privmix.jobs.ledger_total import read_ledger_total, total_record
 
@@ -174,7 +173,6 @@ class _Found:
     refuted_in_private: bool = False
 
     def add(self, part: Part, audience: str) -> None:
-        """Take in a folder and its parts, or a record."""
         if isinstance(part, str | PathLike):
             records = self._of_folder(Path(part))
         else:

@@ -31,11 +31,9 @@ class _StepOptions(RecordsOptions, RunOptions):
 
     @property
     def count_is_private(self) -> bool:
-        """Whether the number of records is private."""
         return self.records is not None
 
     def then(self, found: Any) -> str | None:
-        """Return the command that fits the whole series."""
         folder: Any = self.folder  # type: ignore[attr-defined]
         return None if getattr(self, "dry_run", False) else f"privmix fit {shlex.quote(str(folder))} --out MODEL"
 
@@ -75,7 +73,6 @@ class Begin(_StepOptions, TermsOptions, OnceOptions, Command["Release"]):
     count_share: float = option(0.002, "Share of the budget for class counts.", "Expert")
 
     def run(self, progress: Progress) -> Release:
-        """Release the first step."""
         from privmix.designs.series.plan import MomentsSeries
         from privmix.jobs.series import carried_out, first_step
 

@@ -110,7 +110,6 @@ class ArrowSource(Source):
 
     @property
     def input_columns(self) -> tuple[str, ...]:
-        """Names of the columns that are read, but for the label's."""
         return tuple(self._inputs)
 
     def manifest(self) -> Manifest:

@@ -83,7 +83,6 @@ class Selection:
 
     @property
     def list_length(self) -> int:
-        """Return the declared number of entries per list."""
         known = self.shape[0] if self.shape is not None and len(self.shape) == 1 else None
         if (length := known if self.length is None else self.length) is None:
             allowed = "`feature_length` N, the public number of entries of every list: this format does not declare it"
@@ -111,7 +110,6 @@ def usable_names(names: Sequence[str]) -> list[str]:
 
 
 def is_usable(name: str) -> bool:
-    """Whether it is a name that a column alone has; see :func:`usable_names`."""
     return not name.startswith(_UNUSABLE)
 
 
@@ -138,7 +136,6 @@ def check_header(field: str, names: Sequence[str], values: Sequence[str], cure: 
 
 
 def no_column(field: str, name: str, names: Sequence[str], kind: str = "a column of the data") -> InvalidInput:
-    """Return the error for a missing or ambiguous column; it lists the existing names."""
     places = [place_of(one) for one in names if not is_usable(one) and one.endswith(f",{name}")]
     if places:
         return InvalidInput(field, name, f"a name of one column, not of {' and '.join(places)}")
@@ -209,7 +206,6 @@ def _choose_numbers(
 
 
 def check_usable(names: Sequence[str]) -> None:
-    """Raise :class:`InvalidInput` where all columns are wanted, and one of these has no name, or that of another."""
     for name in names:
         if not is_usable(name):
             allowed = "a unique name for each column, or the names of the input columns in `columns`"
@@ -334,7 +330,6 @@ def storage_type(kind: Any) -> Any:
 
 
 def storage(column: Any) -> Any:
-    """Return a column without the extension of its type."""
     return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
 
 

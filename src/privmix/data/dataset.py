@@ -233,7 +233,6 @@ def _open_flat(folder: Path, request: Request, own_split: bool) -> Source:
 
 
 def _of_one_format(files: list[Path], place: Path) -> list[Path]:
-    """Return the files that hold data, all of one format."""
     files = [file for file in files if not is_hidden(file)]
     refuse_arrow(files, place)
     files = [file for file in files if reader_of(file) is not None]

@@ -73,7 +73,6 @@ class Dialect:
         return pc.if_else(pc.match_substring_regex(column, _LIKE_NUMBER), swapped, column)
 
     def point(self, text: str) -> str:
-        """Apply :meth:`as_point` to one text."""
         if self.decimal == "." or not re.match(_LIKE_NUMBER, text, re.ASCII):
             return text
         return text.translate({ord("."): ",", ord(","): "."})

@@ -68,7 +68,6 @@ def is_zipped(path: Path) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """Return a file name without the suffix ``.gz``."""
     return name.removesuffix(".gz")
 
 
@@ -223,7 +222,6 @@ SPLITS: Final = {"train": "train", "test": "test t10k", "val": "val valid valida
 
 
 def split_of(name: str) -> str | None:
-    """Return the split that a file name marks, if any."""
     words = name.lower().replace("-", "_").replace(".", "_").split("_")
     return next((split for split, marks in SPLITS.items() if any(word in marks.split() for word in words)), None)
 
@@ -246,7 +244,6 @@ _hashes: Final[dict[tuple[int, ...], str]] = {}
 
 
 def known_hash(state: tuple[int, ...]) -> str | None:
-    """Return the hash remembered for a file in this state, if any."""
     return _hashes.get(state)
 
 

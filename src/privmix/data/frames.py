@@ -92,7 +92,6 @@ def _check_type(name: str, frame: Any, place: int) -> None:
 
 
 def frame_columns(names: Any, values: Sequence[str]) -> list[str]:
-    """Usable column names of a frame, see :func:`privmix.data.columns.usable_names`."""
     found = usable_names([str(name) for name in names])
     numbered = all(isinstance(name, str) is not found[place].isdecimal() for place, name in enumerate(names))
     check_header("columns of the frame", found, values, "rename this column", numbered)

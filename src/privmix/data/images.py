@@ -116,7 +116,6 @@ class ImageFolderSource(Source):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Paths of the images within the folder."""
         return tuple(str(path.relative_to(self._folder)) for path, _ in self._files)
 
     def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
@@ -125,7 +124,6 @@ class ImageFolderSource(Source):
             yield self.some(start, start + step)
 
     def some(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return inputs and raw labels of the records from a first to before a last."""
         part = self._files[start:stop]
         x = decode_images((self._read(path) for path, _ in part), self._schema.input_shape, self._decoder)
         return x, np.array([name for _, name in part], dtype=object) if self._labelled else NO_LABELS
@@ -141,7 +139,6 @@ def class_folders(folder: Path) -> list[Path]:
 
 
 def is_image(path: Path) -> bool:
-    """Whether a file has a suffix of the images that are read."""
     return path.suffix.lower() in IMAGE_SUFFIXES and not is_hidden(path)
 
 

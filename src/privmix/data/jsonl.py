@@ -147,7 +147,6 @@ def _lines(stream: IO[bytes], entries: Entries | None = None, size: int | None =
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
-    """Return the object in a line; None where it is something else."""
     try:
         row = parse_json(line, "line")
     except InvalidInput:

@@ -105,7 +105,6 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def no_labels(start: int, stop: int) -> NDArray[Any]:
-    """Return an empty array of labels for data without labels."""
     del start, stop
     return NO_LABELS
 

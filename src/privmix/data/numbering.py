@@ -64,7 +64,6 @@ class Numbering:
             return self._numbers_on_disk(folder)
 
     def discard(self) -> None:
-        """Remove the files; the numbers are no longer needed."""
         self._held = bytearray()
         for file in self._files:
             file.close()

@@ -37,7 +37,6 @@ def _opened(path: Path, texts: list[str] | None = None) -> Any:
 
 @lru_cache(_FOOTERS)
 def _metadata(path: Any) -> Any:
-    """Return the footer of a file that is not on this machine."""
     with pq.ParquetFile(path.open("rb", 0)) as file:
         return file.metadata
 

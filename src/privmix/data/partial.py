@@ -313,7 +313,6 @@ class TileFolder:
 
 
 def tiles_of(path: Path) -> Path:
-    """Return the folder of tiles of the store at ``path`` while it is made."""
     return path.with_name(f".{path.name}.tiles")
 
 

@@ -193,7 +193,6 @@ def _text_of_all(cells: tuple[Any, ...]) -> str:
 
 
 def _text(cell: Any) -> str:
-    """Return an identifier as a text; empty where there is none."""
     if cell is None:
         return ""
     if isinstance(cell, bool | np.bool_):

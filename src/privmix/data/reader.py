@@ -70,17 +70,14 @@ READERS: Final[Registry[type[Reader]]] = Registry("data format", "privmix.data",
 
 
 def reader_of(file: Path) -> type[Reader] | None:
-    """Return the reader of the format that a file's name announces, if there is one."""
     return next((reader for reader in READERS.all() if reader.claims(file.name.lower())), None)
 
 
 def suffixes() -> str:
-    """Return the suffixes of files that are read, for messages."""
     return ", ".join(reader.endings for reader in READERS.all())
 
 
 def formats() -> str:
-    """Return the formats that can be opened, for messages."""
     return (
         f"files known by their suffix ({suffixes()}; texts also with .gz after it), a folder or pattern of such files, "
         "or sub-folders of images. Rename files with other suffixes, and unpack other archives. Convert Excel, SQLite "
@@ -106,14 +103,12 @@ def no_csv() -> InvalidInput:
 
 
 def refuse_dialect(request: Request) -> None:
-    """Raise :class:`InvalidInput` where it is declared how CSV files are written, and the data are none."""
     dialect = request.selection.dialect
     if dialect is not None and dialect.needed:
         raise no_csv()
 
 
 def holds_split(file: Path, split: str) -> bool:
-    """Whether a file without a split's name holds that split's arrays."""
     reader = reader_of(file)
     return reader is not None and reader.holds_split(file, split)
 

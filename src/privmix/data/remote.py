@@ -187,7 +187,6 @@ class _Found:
         return cls(url, system, target, infos, one=False)
 
     def relative(self, file: str) -> PurePosixPath:
-        """Return a file's path below the folder of all."""
         return PurePosixPath(_without_query(file)).relative_to(PurePosixPath(self._root))
 
     def beside(self) -> Iterator[tuple[str, str]]:
@@ -230,7 +229,6 @@ class _Found:
         return version is not None and version.strong and version == FileVersion.of(alone)
 
     def _info(self, target: str) -> Any:
-        """Return the file system's facts about a file; None if there are none."""
         try:
             return self.system.info(target)
         except Exception:

@@ -106,7 +106,6 @@ class Tree:
         return found
 
     def read(self, relative: str, start: int, stop: int) -> bytes:
-        """Read bytes ``start`` to before ``stop`` of a file."""
         entry = self.entries[relative]
         self._read.add(relative)
         with talking(f"{self.shown}/{relative}"):
@@ -237,7 +236,6 @@ class RemotePath:
 
 
 def as_remote(path: object) -> RemotePath | None:
-    """Return the path, if it stands for files at an address."""
     return path if isinstance(path, RemotePath) else None
 
 

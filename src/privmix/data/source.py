@@ -400,7 +400,6 @@ def _same_text(text: str) -> str:
 
 
 def outside_classes(classes: tuple[str, ...]) -> InvalidInput:
-    """Return the error for a label that is none of the classes."""
     words = ", by its name: a number is no position in the list if a class name is a number or truth value"
     allowed = f"one of the {len(classes)} declared classes{'' if reads_places(classes) else words}. "
     numbered = classes == tuple(map(str, range(len(classes))))

@@ -199,7 +199,6 @@ def _check_length(folder: Path) -> None:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raise at once where no server listens."""
     # Ray itself tries for minutes.
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():

@@ -71,11 +71,9 @@ class TileTask:
         return _fetched(self.source, self.extractor)
 
     def runtime(self) -> Any:
-        """Facts that may change the last bits of features made here."""
         return _guarded(lambda: self.parts()[1].runtime())
 
     def encode(self, place: TilePlace, span: range) -> Any:
-        """Make tiles; return :meth:`runtime`, or why it failed."""
         return _guarded(lambda: encode_tiles(place, span, *self.parts(), self.on_start))
 
 
@@ -264,7 +262,6 @@ class ClusterEncoder:
 
 
 def _neighbours(numbers: list[int]) -> Iterator[range]:
-    """Yield the numbers as stretches without gaps."""
     start = 0
     for place in range(1, len(numbers) + 1):
         if place == len(numbers) or numbers[place] != numbers[place - 1] + 1:

@@ -70,7 +70,6 @@ def store_by_person(
 
 
 def by_person(path: Path) -> Path:
-    """Return the place next to ``path`` of the same store sorted by person."""
     return path.with_name(f"{path.name}-by-person")
 
 

@@ -216,7 +216,6 @@ class RayPasses(Passes):
         return Started(one.stage, ends, parts[0], self._key, _sums_of(name, spans[0]))
 
     def _remote(self, work: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        """Return a function that starts tasks of a function."""
         import ray
 
         made: Any = ray.remote(work)
@@ -224,7 +223,6 @@ class RayPasses(Passes):
         return found
 
     def _spans(self) -> list[range]:
-        """Consecutive record tiles for one task each."""
         # Few tasks: each sends its sums.
         import ray
 
@@ -311,7 +309,6 @@ def merge_sums(
 
 
 def _guarded(work: Callable[[], _Result]) -> _Result | Failure:
-    """Return the result of ``work``, or its failure."""
     try:
         return work()
     # A message of a library's may quote records, and Ray would log it.
@@ -409,7 +406,6 @@ class RowPass(Pass[RowSums]):
 
 
 def _checked(result: Any) -> Any:
-    """Return ``result``, or the error that a task gave up with."""
     if not isinstance(result, Failure):
         return result
     if result.field is not None:

@@ -50,7 +50,6 @@ def records_root(records: RecordTiles, key: bytes, workers: int = 1) -> str:
 
 
 def _tile_node(records: RecordTiles, index: int, key: bytes) -> bytes:
-    """Return the node over all units of a record tile."""
     level = list(_leaves(records, index, key))
     for height in range(_TILE_LEVELS):
         level = _above(level, height, key)

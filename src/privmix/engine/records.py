@@ -241,7 +241,6 @@ RecordSource = RecordTiles | PrivateRecords | FeatureStore
 
 
 def tiles_of(records: RecordSource) -> RecordTiles:
-    """Any form in which records are given, as tiles."""
     if isinstance(records, FeatureStore):
         return (StoreTiles if records.begins is None else PersonStoreTiles)(records.path)
     if isinstance(records, PrivateRecords):

@@ -97,7 +97,6 @@ class Engine(ABC):
     def _centre(
         self, plan: BasePlan, clipped_sum: Callable[[], NDArray[np.float64]], streams: SecretStreams
     ) -> NDArray[np.float32] | None:
-        """Return the mean to centre records by, where they are centred."""
         if self._followed is not None:
             return self._followed.transform.centre
         return released_mean(plan, clipped_sum, streams)

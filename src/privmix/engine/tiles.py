@@ -173,12 +173,10 @@ class TileSummer(TileReader):
         return into.part(slice(0, filled))
 
     def empty_tile(self, *tiles: int) -> LatticeRecords:
-        """Memory for any of these tiles, quantised."""
         return LatticeRecords.empty(max(map(self.records.length, tiles)), self.plan.dim, largest_step(self.plan))
 
     @property
     def record_bytes(self) -> int:
-        """Memory of one quantised record."""
         return LatticeRecords.empty(1, self.plan.dim, largest_step(self.plan)).blocks.nbytes
 
     @property
@@ -254,7 +252,6 @@ def largest_step(plan: BasePlan) -> int:
 
 
 def empty_sums(plan: ReleasePlan, tiles: range) -> RowSums:
-    """Return sums of no record, for the rows of the row tiles ``tiles``."""
     return _empty(plan, min(tiles.stop * ROW_TILE, plan.rows) - tiles.start * ROW_TILE)
 
 

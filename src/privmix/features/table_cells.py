@@ -137,7 +137,6 @@ class Missing:
 
     @property
     def declared(self) -> bool:
-        """Whether missing values are taken in some way."""
         return self.own or self.instead is not None
 
     def holds(self, cell: Any) -> bool:
@@ -148,7 +147,6 @@ class Missing:
         return bool(self.texts) and (token_of(cell).strip() in self.texts or number_in(cell) in self.numbers)
 
     def names(self, column: str) -> list[str]:
-        """Name of the feature of missing values, if there is one."""
         return [f"{column} missing"] if self.own else []
 
     def why(self, shown: str) -> str:

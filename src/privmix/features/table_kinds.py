@@ -167,7 +167,6 @@ class Categories(ColumnKind):
         return [*(f"{column}={value}" for value in self.values), *missing, *([f"{column} other"] * self.other)]
 
     def _place(self, cell: Any, places: Mapping[str, int]) -> int | None:
-        """Return the place of a cell's feature, None where it has none."""
         token = "" if cell is None else token_of(cell)
         # Files without types leave a cell empty where others have none.
         if cell is None or (is_blank(cell) and token not in places):
@@ -298,7 +297,6 @@ def _whole(entry: Mapping[str, Any], field: str, bounds: Iterable[float]) -> boo
 
 
 def _mark(entry: Mapping[str, Any], field: str) -> str | None:
-    """Return the declared mark between thousands."""
     if (mark := entry.get("thousands")) is not None and mark not in tuple(MARKS):
         raise InvalidInput(field, mark, "thousands: one of " + " ".join(f'"{known}"' for known in MARKS))
     return mark

@@ -72,7 +72,6 @@ class Look:
         self._days: dict[str, tuple[date, date]] = dict.fromkeys(_FORMATS, (date.max, date.min))
 
     def add(self, cells: Iterable[Any]) -> None:
-        """Look at more cells: texts, numbers or None."""
         for cell, times in Counter(cells).items():
             if is_blank(cell):
                 self._blank = True

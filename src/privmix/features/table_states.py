@@ -81,7 +81,6 @@ class States:
 
 
 def table_states(tabular: Tabular) -> tuple[States, ...]:
-    """Return the states of every used column, in order."""
     entries = {entry["name"]: entry for entry in tabular.options()["columns"]}
     found = []
     for name, kind in tabular.kinds.items():
@@ -246,7 +245,6 @@ def _one_hot(draws: Sequence[Draw], kind: pa.DataType) -> States:
 
 
 def _with_missing(states: States, own: bool) -> States:
-    """With a last state and feature of missing values, if they have one."""
     if not own:
         return states
     count, width = states.features.shape

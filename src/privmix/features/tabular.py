@@ -183,7 +183,6 @@ class Tabular(Extractor):
 
     @property
     def kinds(self) -> Mapping[str, ColumnKind]:
-        """Kinds of the :attr:`columns`, by name, in order."""
         return {name: kind for name, kind in self._kinds.items() if kind is not None}
 
     @property
@@ -228,7 +227,6 @@ class Tabular(Extractor):
         return sum(kind.width for kind in self.kinds.values())
 
     def unusual(self, x: NDArray[Any]) -> Iterator[tuple[int, str, str]]:
-        """Cells of (b, columns) that are refused, cut, missing or unknown: (row, column, why). For the owner alone."""
         for place, (name, kind) in enumerate(self.kinds.items()):
             for row, why in kind.unusual(x[:, place].tolist()):
                 yield row, name, why
@@ -277,7 +275,6 @@ def _entries(columns: Any) -> list[dict[str, Any]]:
 
 
 def _kind(entry: Mapping[str, Any]) -> ColumnKind | None:
-    """Return the kind of a column; None where it is not used."""
     field = f"specification of column {entry['name']}"
     keys = set(entry) - {"name"}
     if keys == {"ignore"} and entry["ignore"] is True:

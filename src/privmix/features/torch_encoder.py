@@ -194,7 +194,6 @@ class PretrainedEncoder(TorchEncoder):
 
 
 def freeze(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
-    """Return the model on the device, in evaluation mode, without gradients."""
     return model.eval().requires_grad_(False).to(device)
 
 
@@ -224,13 +223,11 @@ def stretched(images: Tensor, side: int) -> Tensor:
 
 
 def check_image_shape(input_shape: tuple[int, ...], name: str) -> None:
-    """Raise :class:`InvalidInput` unless inputs are images (H, W) or (H, W, C)."""
     if len(input_shape) not in (2, 3):
         raise InvalidInput(f"input shape for {name}", tuple(input_shape), "images (H, W) or (H, W, C)")
 
 
 def check_photograph_shape(input_shape: tuple[int, ...], name: str) -> None:
-    """Raise :class:`InvalidInput` unless inputs are images (H, W), (H, W, 1) or (H, W, 3)."""
     shape = tuple(input_shape)
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)):
         raise InvalidInput(f"input shape for {name}", shape, "images (H, W), (H, W, 1) or (H, W, 3)")

@@ -60,7 +60,6 @@ class Membership:
 
 
 def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the offsets of rows that hold ``counts`` draws."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 

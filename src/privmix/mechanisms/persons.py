@@ -75,7 +75,6 @@ class RecordWeights:
 
     @cached_property
     def groups(self) -> PersonGroups:
-        """The records of each person and class."""
         person = np.repeat(np.arange(self.persons), self._counts)
         new = np.ones(len(self.labels), bool)
         new[1:] = (person[1:] != person[:-1]) | (self.labels[1:] != self.labels[:-1])
@@ -247,7 +246,6 @@ class Givers:
         return np.asarray(self.labels[self._runs[0]])
 
     def given(self, members: Membership, row_tile: int) -> Membership:
-        """Return the record that each person gives in each row of a tile of rows."""
         first, counts = self._runs
         with self.streams.lent("record of a person", row_tile, self.index) as generator:
             places = _places(generator.random(len(members.indices)), counts[members.indices])

@@ -98,7 +98,6 @@ PERSON: Final = Unit("person", "persons", 1)
 
 
 def unit_named(one: str) -> Unit:
-    """Return the unit of that name, as ledgers and statements keep it."""
     known = {unit.one: unit for unit in (RECORD, PERSON)}
     return known[check_choice("unit", one, list(known))]
 

@@ -110,12 +110,10 @@ class RunFolder(PrivateFolder):
 
 
 def run_folder_of(out: Path) -> Path:
-    """Return the folder of the run that makes ``out``."""
     return out.with_name(f".{out.name}.run")
 
 
 def beside(out: Path, name: str) -> Path:
-    """Return the path next to the result at ``out`` of a file for the run's owner."""
     return out.with_name(f"{out.name}.{name}")
 
 
@@ -147,7 +145,6 @@ def is_whole(file: Path, digest: str | None) -> bool:
 
 
 def damaged(folder: RunFolder, name: str) -> InvalidInput:
-    """Return the error to raise for a file that is not as the run left it."""
     allowed = f"what this version of privmix wrote there in this run, unchanged ({DISCARD})"
     return InvalidInput(f"{folder.path.name}/{name}", "damaged, changed or other content", allowed)
 
@@ -269,7 +266,6 @@ class RunPlace(ABC):
 
     @classmethod
     def _check_wanted(cls, out: Path, left: object | None, *, resume: bool) -> None:
-        """Raise unless what an earlier run left is what the flags ask for."""
         if resume and left is None:
             raise InvalidInput("resume", str(out), "the `out` of an interrupted run; there is none")
         if left is not None and not resume:

@@ -311,7 +311,6 @@ class SecretStreams:
 
     @property
     def live(self) -> bool:
-        """Whether the key is still there."""
         return self._key is not None
 
     def destroy(self) -> None:

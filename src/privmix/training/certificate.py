@@ -95,7 +95,6 @@ def public_text(
     before: bool = False,
     right: str | None = None,
 ) -> dict[str, Any]:
-    """Return the certificate's warnings, statements and assessment, from the plan and stated facts."""
     # before: the wording from before statements named the comparison of public data.
     drafted = drafted_statements(extractor)
     statements = _statements(plan, public_data, insecure_seed, in_ledger, before, not drafted)

@@ -95,7 +95,6 @@ def _mechanism_names() -> Sequence[str]:
 
 
 def _named(variants: Sequence[Mapping[str, Any]], otherwise: str = "") -> str:
-    """Return names of variants with their words in brackets, for help."""
     words = {one["name"]: one.get("words", otherwise) for one in variants}
     return "; ".join(f"{name} ({more})" if more else name for name, more in words.items())
 
@@ -320,7 +319,6 @@ class TrainingConfig:
         return replace(self, views=replace(self.views, augmentations=()), bank_views=bank, bank_augmentations=copies)
 
     def _check_facts(self, facts: ModelFacts) -> None:
-        """Raise unless it suits data of which these facts are public."""
         images = self.model != LINEAR and facts.layout is not None
         if self.bank_views:
             self._check_bank(facts)

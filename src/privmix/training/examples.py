@@ -114,12 +114,10 @@ class PublicData:
 
     @property
     def size(self) -> int:
-        """Number of records m."""
         return len(self.x)
 
     @property
     def dim(self) -> int:
-        """d, the numbers of one record."""
         return math.prod(self.x.shape[1:])
 
     @property
@@ -141,7 +139,6 @@ class PublicData:
             raise InvalidInput("images of the pool", "values outside [0, 1]", "uint8, or floats in [0, 1]")
 
     def check_dim(self, dim: int) -> None:
-        """Raise :class:`InvalidInput` unless these are features of ``dim`` numbers."""
         if self.x.dim() != 2 or self.dim != dim:
             raise InvalidInput("features of the pool", f"{self.dim} an example", f"{dim}, as the private records have")
 

@@ -110,7 +110,6 @@ class TrainingPlan(Shown):
 
     @property
     def epochs(self) -> float:
-        """Expected passes over the records."""
         return self.steps * self.sampling_rate
 
     @property
@@ -164,7 +163,6 @@ class TrainingPlan(Shown):
         )
 
     def event_of(self, steps: int) -> Event:
-        """Return the accountant's event of the first ``steps`` steps."""
         done = replace(self.sampler, rows=check_integer("steps", steps, low=1, high=self.steps))
         return done.event(Gaussian(self.noise_multiplier))
 
@@ -185,7 +183,6 @@ class TrainingPlan(Shown):
         return price(done, self.delta, self.adjacency)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return the plan's target, batches and noise; a notebook's card. Public."""
         unit = unit_of(self)
         return "Plan of a training", {
             unit.many: f"{self.records:,}",
@@ -209,7 +206,6 @@ class TrainingPlan(Shown):
         return replace(self, epsilon=self.cost().epsilon)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_dict` is the inverse."""
         # The first mechanism's plans name none.
         named = {} if self.mechanism == TrainingPlan.mechanism else {"mechanism": self.mechanism}
         return {**stored(self), **named}

@@ -25,7 +25,6 @@ from privmix.training.views.record_random import RecordRandom
 
 
 def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod | None:
-    """Return the method that ``config`` names, or None for ``none``."""
     methods = []
     for name in parse_method(config.method):
         given: dict[str, Any] = {**vars(config), "steps": steps, **config.own(name)}
@@ -163,7 +162,6 @@ class PublicPhase:
         return self._before is not None and self._config.warm_up.epochs > 0
 
     def warm_up(self, progress: Progress) -> None:
-        """Train the network on public records, where the scenario does; progress shows their loss."""
         if self._before is None or not self.warms_up:
             return
         warm_up(self._network, self._before, self._config.warm_up, self._config.model_seed, progress, self._in_warm_up)
@@ -201,7 +199,6 @@ class PublicPhase:
             )
 
     def _as_inputs(self, data: PublicData) -> PublicData:
-        """Public features as the network takes them, on its device."""
         if data.x.dim() != 2 or data.x.shape[1] != self._facts.dim or data.classes != len(self._facts.classes):
             found = (*data.x.shape[1:], data.classes)
             wanted = f"{self._facts.dim} features and {len(self._facts.classes)} classes"

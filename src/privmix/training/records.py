@@ -76,12 +76,10 @@ class TrainingRecords:
         return int(self.x.shape[-1])
 
     def in_unit_range(self) -> bool:
-        """Whether all features are from 0 to 1, as those of images are."""
         blocks = (self.x[start : start + BLOCK] for start in range(0, len(self.x), BLOCK))
         return all(float(block.min()) >= 0 and float(block.max()) <= 1 for block in blocks)
 
     def take(self, indices: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
-        """Features and labels of the records ``indices``, on ``device``."""
         x = torch.from_numpy(np.ascontiguousarray(self.x[indices]))
         return x.to(device), torch.from_numpy(self.labels[indices]).to(device)
 

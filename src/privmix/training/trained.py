@@ -191,7 +191,6 @@ def initial_network(model: TrainedModel, module: Any) -> OwnNetwork | None:
 
 
 def _read_network(folder: Path, spec: Mapping[str, Any], sha256: str, own: OwnNetwork | None) -> Classifier:
-    """Return the network that ``spec`` describes, with the weights in the folder."""
     path = folder / WEIGHTS_FILE
     shapes = {name: shape for name, (_, shape) in array_shapes(path, WEIGHTS_FILE).items()}
     with open_plain(path, WEIGHTS_FILE) as stream:

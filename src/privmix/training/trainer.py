@@ -132,7 +132,6 @@ class Trainer:
         }
 
     def public_digests(self) -> dict[str, str]:
-        """Return uses of public data, with digests."""
         return {name: data.fingerprint() for name, data in self._given.items() if data is not None}
 
     def check(self, records: TrainingRecords) -> None:

@@ -117,7 +117,6 @@ def verify_trained(folder: str | Path, module: Any = None) -> Verification:
 
 
 def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
-    """Return the plan in a certificate; nothing is recomputed."""
     plan = plan_from_dict(certificate["plan"])
     if plan.epsilon is None:
         raise InvalidInput("certificate plan epsilon", None, "the epsilon that was asked for")

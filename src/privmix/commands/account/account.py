@@ -77,7 +77,6 @@ class Prices(Shown):
         )
 
     def to_dict(self) -> Any:
-        """JSON values: of each accountant, or of the one that was asked."""
         return self.found if self.asked.every else self.found[0]
 
 

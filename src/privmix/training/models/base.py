@@ -130,7 +130,6 @@ def group_norm(channels: int, groups: int) -> nn.GroupNorm:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error reports this: a smaller chunk may do."""
     text = str(error)
     return (
         isinstance(error, MemoryError | torch.OutOfMemoryError)

@@ -32,7 +32,6 @@ def public_gradient(model: nn.Module, flat: FlatParameters, x: Tensor, targets: 
 def public_loss_and_gradient(
     model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, *, seed: int = 0
 ) -> tuple[float, Tensor]:
-    """Return the mean public loss and :func:`public_gradient`."""
     with torch.enable_grad(), own_randomness(flat.device, seed):
         loss, leaves = public_loss(model, flat, x, targets)
         parts = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)

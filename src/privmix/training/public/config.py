@@ -123,14 +123,12 @@ class _Method:
 
 
 def _kinds_of(method: str) -> dict[str, type[Any]]:
-    """Return the dataclass of own options of each method that has some."""
     from privmix.training.public.base import METHODS, parse_method
 
     return {part: behind(METHODS[part].options) for part in parse_method(method) if METHODS[part].options}
 
 
 def _by_method(options: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """Own options in JSON, by the method that has them."""
     from privmix.training.public.base import METHODS
 
     kinds = {behind(kind.options): kind.name for kind in METHODS.all() if kind.options}

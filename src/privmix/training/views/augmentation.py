@@ -236,7 +236,6 @@ def _between(places: Tensor, size: int) -> Tensor:
 
 
 def _reflect(places: Tensor, size: int) -> Tensor:
-    """Places beyond an edge, mirrored back into 0 to ``size - 1``."""
     return (size - 1) - ((size - 1) - places.abs()).abs()
 
 

@@ -111,7 +111,6 @@ class RecordRandom:
         return RecordRandom(self.bits("views", count).flatten())
 
     def select(self, index: Tensor) -> RecordRandom:
-        """Return the generator of those records that ``index`` (integers or a mask) picks."""
         return RecordRandom(self._seeds[index])
 
     def _open(self, purpose: str, *shape: int) -> Tensor:
