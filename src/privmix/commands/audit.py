@@ -79,6 +79,7 @@ privmix audit TRAINED --data mnist --canaries 1000"""
         from privmix.audits.looks import MOST_RUNS, Stopping
         from privmix.jobs.audit import audit_its_noise, audit_worst_case
 
+        # An audit may take hours, so an unusable place for its record fails first.
         self.check_record()
         with_canaries = self.data is not None or self.canaries is not None
         kind = self.kind or ("noise" if self.noise else "canaries" if with_canaries else "worst-case")

@@ -186,6 +186,7 @@ def _draw(quality: Quality, picture: Path, *, public: bool) -> None:
     from privmix.folders import file_mode
     from privmix.reports.pictures import draw_confusion
 
+    # The figure shows counts of private records, so other users may read it only where the data are public.
     with file_mode(private=not public):
         picture.parent.mkdir(parents=True, exist_ok=True)
         held = quality.calibration

@@ -161,6 +161,7 @@ class Predict(ModelColumns, ModelFiles, NewFile, Command[Predictions]):
         from privmix.jobs.models import model_in
         from privmix.jobs.private_tables import check_out, write_table
 
+        # A place that cannot be written fails here, before any record is read.
         place = check_out(self.out, self.overwrite)
         chosen = model_in(self.model, self.features_model, self.module)
         shape, columns = chosen.facts.input_shape, self.as_columns()

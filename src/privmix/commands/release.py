@@ -130,6 +130,7 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
     def _job(self) -> ReleaseJob:
         from privmix.jobs.release import ReleaseJob, job_of
 
+        # A run without `out` is in a temporary folder, which no later call can find.
         if self.out is None and (self.resume or self.overwrite):
             raise InvalidInput("out", None, "a folder, with `resume` or `overwrite`")
         if self.plan is None:
@@ -141,6 +142,7 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
         if given := [item.name for item in planned if not value_is_default(item, getattr(self, item.name))]:
             raise InvalidInput("plan", given, "no such options with a plan")
         running = {item.name: getattr(self, item.name) for item in fields(ReleaseOptions) if item.init}
+        # Noise and price were calibrated for the plan's settings, so options of this call cannot change these.
         running = {name: value for name, value in running.items() if name not in _PLANNED}
         return replace(self.plan.job, **{**running, "out": None if self.out is None else Path(self.out)})
 

@@ -64,8 +64,10 @@ class Sign(NewFile, Command[Signed]):
         from privmix.jobs.checking import check_folder
 
         folder, key = Path(self.folder), Path(self.key)
+        # Links are resolved, because a key behind a link into the folder would be shared as well.
         if folder.resolve() in key.resolve().parents:
             raise InvalidInput("key", str(key), "a key outside of the folder, which is shared with others")
+        # The key is read before the folder is checked, which may take long: a wrong passphrase fails at once.
         private = PrivateKey.read(key, self.passphrase)
         found = sign_folder(
             folder, private, lambda path: check_folder(path, progress).subject, overwrite=self.overwrite
@@ -129,6 +131,7 @@ class Keygen(Command[KeyFiles]):
         from privmix.certificate.sealed_key import AuditorKey
         from privmix.jobs.places import check_unpublished
 
+        # The command line replaces True by the passphrase that it prompts for; a call from Python has no prompt.
         if self.passphrase is True:
             raise InvalidInput("passphrase", WITHHELD, "the passphrase itself, as bytes")
         private, public = Path(f"{self.name}.pem"), Path(f"{self.name}.pub.pem")

@@ -42,6 +42,7 @@ def columns_of(
             names = data.schema.names
         else:
             names = data.column_names if library == "datasets" else data.columns
+        # A `DatasetDict` has the column names of each split, and all splits of a table share them.
         if isinstance(names, Mapping):
             names = next(iter(names.values()))
         return dict.fromkeys(frame_columns(names, values), UNKNOWN)
@@ -67,8 +68,10 @@ def columns_of(
 
 
 def _declared(kind: Any) -> str:
+    # A dictionary is only a way to store repeated values: their own type decides.
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
+    # Truth values come first, since `is_number` accepts them as numbers.
     if pa.types.is_boolean(kind):
         return BOOLEAN
     if pa.types.is_integer(kind):
@@ -91,6 +94,7 @@ def _first(place: Path, split: str) -> Path:
         found = [Path(name) for name in sorted(glob.glob(str(place), recursive=True))]
     refuse_arrow(found, place)
     tables = [file for file in found if reader_of(file) is not None]
+    # Descriptions of a dataset often lie next to its tables as .json or .txt files.
     tables = [file for file in tables if not file.name.lower().endswith((".json", ".txt"))] or tables
     marked = [file for file in tables if split in (split_of(file.name), split_of(file.parent.name))]
     if not (marked or tables):

@@ -67,6 +67,7 @@ def read_idx_header(path: Path) -> IdxHeader:
             raise InvalidInput(
                 str(path), WITHHELD, "an idx file, which begins with two zero bytes, a type code and the number of axes"
             )
+        # The number of axes is a single byte, so a forged header asks for at most 1,020 bytes here.
         lengths = stream.read(4 * start[3])
         if len(lengths) < 4 * start[3]:
             raise InvalidInput(str(path), "a truncated header", f"the lengths of {start[3]} axes")
@@ -88,7 +89,9 @@ def _read_records(path: Path, header: IdxHeader, step: int, first: int = 0) -> I
                 allowed = f"{header.header_bytes + count * size} bytes, as in its header: the file is truncated"
                 raise InvalidInput(str(path), WITHHELD, allowed)
             array = np.frombuffer(values, dtype=header.dtype).reshape(-1, *header.shape[1:])
+            # Values in the file are big-endian, and torch takes arrays of the native byte order only.
             yield array.astype(header.dtype.newbyteorder("="))
+        # A longer file suggests a wrong header, by which records would be cut at wrong places.
         if stream.read(1):
             allowed = f"{header.header_bytes + count * size} bytes, as in its header: the file is longer"
             raise InvalidInput(str(path), WITHHELD, allowed)
@@ -121,6 +124,7 @@ class Idx(Reader):
             raise InvalidInput(
                 "data", str(inputs[0].parent), "one idx file of images for each split, with images in its name"
             )
+        # A list read from the labels would reveal which classes occur; these file names imply ten digits.
         public = _MNIST_CLASSES if inputs[0].name.startswith(("train-images-idx3", "t10k-images-idx3")) else None
         if not request.selection.labelled:
             return IdxSource(inputs[0], None, resolve_classes(request.classes, public))

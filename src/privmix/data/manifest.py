@@ -45,6 +45,7 @@ class Manifest:
     def joined(cls, manifests: Iterable[Manifest]) -> Manifest:
         """Return the manifests of the same data, one after the other, as one."""
         files: list[Path] = []
+        # The empty array covers a list without manifests, which `np.concatenate` refuses.
         parts, records = [np.empty(0, PARTS)], 0
         for one in manifests:
             moved = one.parts.copy()

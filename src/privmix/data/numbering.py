@@ -96,6 +96,7 @@ class Numbering:
         met = 0
         for start in range(0, self._count, AT_ONCE):
             block = found[start : start + AT_ONCE]
+            # A record whose first place is its own is the first one with its hash.
             new = block == np.arange(start, start + len(block))
             block[new] = met + np.arange(np.count_nonzero(new))
             # Hashes that occurred before already have their numbers.
@@ -111,7 +112,9 @@ def write_parts(files: Sequence[IO[bytes]], digests: NDArray[np.void], ended: in
         entries = np.empty(len(digests[start : start + AT_ONCE]), _ENTRY)
         entries["digest"] = digests[start : start + AT_ONCE]
         entries["place"] = np.arange(first + start, first + start + len(entries))
+        # Equal hashes share their first byte, so each file can be numbered without the others.
         part = entries.view(np.uint8).reshape(len(entries), -1)[:, 0] % _PARTS
+        # A stable sort keeps the entries of a file in the order of places, as `first_places` needs.
         order = np.argsort(part, kind="stable")
         cuts = np.searchsorted(part[order], np.arange(_PARTS + 1))
         entries = entries[order]
@@ -122,6 +125,7 @@ def write_parts(files: Sequence[IO[bytes]], digests: NDArray[np.void], ended: in
 def first_places(entries: NDArray[np.void]) -> NDArray[np.int64]:
     """(k,) the place at which the hash of each entry was met first; entries are in the order of places."""
     number = _in_order(np.ascontiguousarray(entries["digest"]))
+    # Indices of a dictionary rise by one at each new hash, so a new maximum marks a first occurrence.
     known = np.maximum.accumulate(number)
     new = np.ones(len(number), bool)
     new[1:] = known[1:] > known[:-1]

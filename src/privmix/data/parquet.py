@@ -15,6 +15,7 @@ from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import Source, resolve_classes
 from privmix.untrusted import parse_json
 
+# Shards are read one after the other, so a few footers spare a request for each range.
 _FOOTERS: Final = 16
 
 
@@ -22,6 +23,7 @@ def _describe(path: Path) -> Described:
     with _opened(path) as file:
         groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
         unpacked = sum(group.total_byte_size for group in groups)
+        # A column of one repeated value takes almost no bytes, so the rows count as well.
         check_unpacked(path, max(unpacked, file.metadata.num_rows), path.stat().st_size)
         parts = [(place, group.num_rows) for place, group in enumerate(groups)]
         schema = file.schema_arrow
@@ -32,6 +34,7 @@ def _describe(path: Path) -> Described:
 def _opened(path: Path, texts: list[str] | None = None) -> Any:
     if is_here(path):
         return pq.ParquetFile(path, read_dictionary=texts)
+    # Without a buffer, a read at an address fetches only the bytes that Arrow needs.
     return pq.ParquetFile(path.open("rb", 0), read_dictionary=texts, metadata=_metadata(path))
 
 

@@ -321,11 +321,13 @@ class ObjectKey:
 
         buffers: list[pickle.PickleBuffer] = []
         picklers: Any = cloudpickle
+        # Protocol 5 hands arrays over as buffers, which are encrypted without a copy inside the pickle.
         head = picklers.dumps(what, protocol=5, buffer_callback=buffers.append)
         pieces, seals = list[NDArray[np.uint8]](), list[bytes]()
         for number, content in enumerate([memoryview(head), *(buffer.raw() for buffer in buffers)]):
             piece = np.frombuffer(content, np.uint8)
             own = piece if spent and not content.readonly else np.empty_like(piece)
+            # Name and number are authenticated, so that no stored piece can stand for another one.
             seals.append(self._encrypt(_of(name, number), piece, own))
             pieces.append(own)
         return Sealed(tuple(pieces), tuple(seals))
@@ -350,6 +352,7 @@ class ObjectKey:
     def _decrypt(self, about: bytes, piece: NDArray[np.uint8], seal: bytes) -> NDArray[np.uint8]:
         from cryptography.exceptions import InvalidTag
 
+        # Objects in Ray's store are shared and read-only, so the content goes to memory of this process.
         found = np.empty_like(piece)
         working: Any = self._cipher(seal[:_NONCE], seal[_NONCE:]).decryptor()
         working.authenticate_additional_data(about)

@@ -114,6 +114,7 @@ class SumEngine(Engine, Generic[Released]):
         memory_bytes: int | None = None,
         cluster: PassMaker | None = None,
     ) -> None:
+        # A dump of this process would hold records and the key of the noise.
         no_core_dumps()
         place = cluster or ThisMachine()
         self._plan, self._streams = plan, streams
@@ -142,6 +143,7 @@ class SumEngine(Engine, Generic[Released]):
         rows = self._plan.rows
         if first >= rows:
             return
+        # Rows follow from released numbers alone, so the passes over the records are closed before.
         x, y = self._sampled(tell)
         for start in range(first, rows, _BLOCK_ROWS):
             yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
@@ -166,6 +168,7 @@ class Room:
     def take(self, units: int) -> None:
         """Count more units; raise where sums could leave the range of exact integers."""
         self.taken += units
+        # The bound counts units: a check of the sums themselves could fail for some records and not for others.
         if self.taken * self._steps >= EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
 

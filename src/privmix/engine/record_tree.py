@@ -75,6 +75,7 @@ def _leaves(records: RecordTiles, index: int, key: bytes) -> Iterator[bytes]:
 
 
 def _leaf(head: bytes, rows: Iterable[NDArray[Any]], labels: NDArray[np.int64], key: bytes) -> bytes:
+    # Leaves and nodes are hashed with different marks, so that no record can pass as a node.
     hasher = hashlib.blake2b(head, key=key, digest_size=32, person=_LEAF)
     hasher.update(labels.tobytes())
     for row in rows:

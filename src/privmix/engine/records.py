@@ -19,6 +19,7 @@ from privmix.mechanisms.persons import grouped
 
 Tile = tuple[NDArray[Any], NDArray[np.int64]]
 
+# Indices of this many records take at most 128 MiB.
 _BEGINS_AT_ONCE = 2**24
 
 
@@ -188,6 +189,7 @@ class StoreTiles(ArrayTiles):
         return "<StoreTiles>"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Pickling a memory-mapped array would copy all records; the path is enough on a shared disk.
         return StoreTiles, (str(self.path),)
 
 
@@ -274,17 +276,20 @@ def content_fingerprint(records: RecordTiles, key: bytes, workers: int) -> str:
 
     def digest(index: int) -> bytes:
         features, labels = records.tile(index)
+        # Type and shape are hashed first, because arrays of another type can have the same bytes.
         hasher = hashlib.blake2b(f"{features.dtype.str} {features.shape}".encode(), key=key, digest_size=32)
         # A few at a time: rows may be fetched from a disk.
         for start in range(0, len(features), 1024):
             hasher.update(np.ascontiguousarray(features[start : start + 1024]).data)
         hasher.update(np.ascontiguousarray(labels, np.int64).data)
+        # The assignment of records to persons decides what is released, so it is hashed too.
         if (starts := records.starts(index)) is not None:
             hasher.update(np.ascontiguousarray(starts).data)
         return hasher.digest()
 
     whole = hashlib.blake2b(key=key, digest_size=32)
     with mapping(workers) as each:
+        # Results come in the order of tiles, so the number of threads does not change the hash.
         for part in each(digest, range(record_tiles(records))):
             whole.update(part)
     return whole.hexdigest()

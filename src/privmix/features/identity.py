@@ -52,6 +52,7 @@ class Identity(Extractor):
         return tuple(cls(**options).options().get("columns", ()))
 
     def with_columns(self, columns: tuple[str, ...] | None) -> Extractor:
+        # A certificate refuses longer options; the margin is for the field around the list.
         fits = columns is not None and all(map(fits_name, columns)) and len(json.dumps(columns)) < self.most_text - 100
         return Identity(columns) if fits else self
 

@@ -49,6 +49,7 @@ class Numeric(NumberKind):
         if not isinstance(bounds, list | tuple) or len(bounds) != 2 or not isinstance(log, bool):
             raise InvalidInput(field, [bounds, log], "range: [low, high]; log: true or false")
         low = check_number(field, bounds[0])
+        # Encoding divides by the length of the range, so equal bounds are refused.
         high = check_number(field, bounds[1], low=low, low_open=True)
         check_number(field, high - low)
         missing = Missing.read(entry, field, lambda said: check_number(field, said))
@@ -62,6 +63,7 @@ class Numeric(NumberKind):
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
         values = self.values(cells, name)
         numbers = np.array([self.low if value is None else value for value in values], np.float64).reshape(-1, 1)
+        # Values outside are cut, because the norm bound of a record needs features in [0, 1].
         above = np.clip(numbers, self.low, self.high) - self.low
         length = self.high - self.low
         return self.joined(values, np.log1p(above) / math.log1p(length) if self.log else above / length)
@@ -152,6 +154,7 @@ class Categories(ColumnKind):
             tokens = tuple(several)
         taken = {text.strip() for text in (*texts, *(tokens or ()))}
         unlisted: str | int | float = "other" if isinstance(other, bool) else other
+        # Sampled rows show unlisted values by this text, which must not read as a listed value.
         while token_of(unlisted).strip() in taken:
             if not isinstance(other, bool):
                 raise InvalidInput(field, other, "other: a text that is neither a category nor a missing token")
@@ -176,6 +179,7 @@ class Categories(ColumnKind):
     def _places(self) -> dict[str, int]:
         places = {value: place for place, value in enumerate(self.values)}
         places |= dict.fromkeys(self.tokens or (), len(self.values))
+        # Exact texts take precedence; among texts that differ by blanks only, the first listed one does.
         return {token.strip(): place for token, place in reversed(places.items()) if token.strip()} | places
 
     def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
@@ -277,6 +281,7 @@ class Ranks(SingleKind):
 
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
         values = self.values(cells, name)
+        # Missing values get a placeholder, because `joined` sets their other features to 0.
         places = np.array([value or 0 for value in values], np.float64).reshape(-1, 1)
         return self.joined(values, places / (len(self.ranks) - 1))
 
@@ -289,6 +294,7 @@ KINDS: Final[Mapping[str, type[ColumnKind]]] = {
 def _whole(entry: Mapping[str, Any], field: str, bounds: Iterable[float]) -> bool:
     """Return whether ``integer`` declares whole numbers; then bounds are whole, too."""
     integer = entry.get("integer", False)
+    # Beyond 2^53 float64 skips whole numbers, so a bound could be read as another one.
     exact = (float(bound).is_integer() and abs(bound) <= 2**53 for bound in bounds)
     if not isinstance(integer, bool) or (integer and not all(exact)):
         allowed = "integer: true or false; true where all bounds are whole numbers of at most 2^53"

@@ -37,6 +37,7 @@ def _is_estimated(mark: Any) -> bool:
     # A stranger's certificate may hold anything there.
     words = mark.split() if isinstance(mark, str) else []
     numbers = [number_in(word.rstrip(",")) for word in words if word[0].isdigit()]
+    # The mark is rebuilt from its two numbers, so that no free text of a stranger reaches a certificate.
     return len(numbers) == 2 and min(numbers) > 0 and numbers[1] < 1 and mark == estimated_mark(*numbers)
 
 
@@ -111,6 +112,7 @@ class Tabular(Extractor):
         found = cls(**options).options()
         texts = [text for entry in found["columns"] for text in _texts(entry)]
         texts += [token_of(value) for entry in found["columns"] for value in entry.get("categories", ())]
+        # A certificate may come from a stranger: options in another form than privmix writes are refused.
         if found != options or any(len(text) > LONGEST_NAME for text in texts):
             raise InvalidInput(
                 "columns of tabular", "other columns", f"a list, texts of at most {LONGEST_NAME} characters"
@@ -150,6 +152,7 @@ class Tabular(Extractor):
         self._kinds = {entry["name"]: _kind(entry) for entry in self._entries}
         if not self.columns:
             raise InvalidInput("columns of tabular", len(self._entries), "at least one that is not ignored")
+        # Each column's features have norm at most 1, so this bounds a record's norm without any look at data.
         self._scale = 1 / math.sqrt(len(self.columns))
 
     @classmethod
@@ -266,6 +269,7 @@ def _entries(columns: Any) -> list[dict[str, Any]]:
     if not all(isinstance(entry, Mapping) and isinstance(entry.get("name"), str) for entry in columns):
         raise InvalidInput(field, "an entry without a name or of another type", allowed)
     names = [entry["name"] for entry in columns]
+    # Names that look alike would be confused in messages and certificates.
     if len(set(map(looks, names))) != len(names):
         raise InvalidInput(field, names, "names without repetition")
     texts = [text for entry in columns for text in _texts(entry)]

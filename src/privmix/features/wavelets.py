@@ -23,6 +23,7 @@ CHANNELS: Final = 1 + SCALES * ANGLES + ANGLES * ANGLES
 STRIDE: Final = 2**SCALES
 
 Array = NDArray[np.float64]
+# Filters are periodic on the padded image: further wraps would add less than 1e-12 even at the smallest size.
 _WRAPS = range(-2, 3)
 
 
@@ -94,6 +95,7 @@ def _morlet(
             bump = np.exp(-(along**2 + (slant * across) ** 2) / (2 * sigma**2))
             envelope += bump
             wave += bump * np.exp(1j * frequency * along)
+    # A wavelet of mean 0 ignores constant brightness, which the average already holds.
     balance = wave.sum() / envelope.sum()
     return np.asarray((wave - balance * envelope) * slant / (2 * np.pi * sigma**2))
 

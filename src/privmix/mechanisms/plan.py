@@ -170,12 +170,15 @@ def check_price(plan: Plan, kinds: Collection[type[Any]] | None = None) -> Priva
         * Known classes: ``kinds``, where given, are the classes of plans. A class made from one of them could state any
           event, and is refused.
     """
+    # The exact class is compared: a subclass could override the event that is priced.
     if kinds is not None and type(plan) not in kinds:
         raise InvalidInput("plan", type(plan).__name__, "one of " + ", ".join(sorted(kind.__name__ for kind in kinds)))
+    # Values come before the price: a number with its own comparison would pass every check below.
     _check_plain("plan", plan)
     if plan.epsilon is None or plan.delta is None:
         raise InvalidInput("plan epsilon", None, "the epsilon and delta that it was calibrated for")
     cost = plan.cost()
+    # With `not`, a price that is NaN is refused as well.
     if not cost.epsilon <= plan.epsilon:
         allowed = f"at least {rounded_up(cost.epsilon)}, which its noise costs at delta {exact(plan.delta)}"
         raise InvalidInput("plan epsilon", plan.epsilon, allowed)

@@ -11,6 +11,7 @@ from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.plan import TrainingPlan
 
+# Seeds are kept as int64, which holds no larger number.
 _SEEDS: Final = 2**63
 
 
@@ -53,6 +54,7 @@ class PoissonBatches:
 
     def draw(self, step: int) -> Batch:
         assert 0 <= step < self.plan.steps
+        # With more processes than records some shards are empty, and their processes still take part in each step.
         if self.first == self._end:
             nobody = np.zeros(0, np.int64)
             return Batch(nobody, nobody, None if self.plan.microbatch_size == 1 else nobody)
@@ -70,6 +72,8 @@ class PoissonBatches:
                 seeds[start:stop] = generator.integers(_SEEDS, size=size)[own]
             if groups is not None:
                 with self.streams.lent("microbatches", step, tile) as generator:
+                    # Each record draws its own group: dealing the batch evenly would make groups depend on the other
+                    # members.
                     groups[start:stop] = generator.integers(self.plan.units, size=size)[own]
         return Batch(indices, seeds, groups)
 
@@ -80,6 +84,7 @@ class PoissonBatches:
             for tile in self._tiles:
                 membership = self._sampler.draw(self.streams, row_tile, tile)
                 pieces = np.split(membership.indices + tile * RECORD_TILE, membership.offsets[1:-1])
+                # Whole tiles are drawn and then cut, so that the number of processes changes no batch.
                 rows.append([piece[(piece >= self.first) & (piece < self._end)] for piece in pieces])
             # Steps that follow are mostly of the same tile.
             self._tile = row_tile, [np.concatenate(parts) for parts in zip(*rows, strict=True)]

@@ -183,6 +183,7 @@ class PublicData:
     def _digest(self) -> str:
         digest = hashlib.sha256()
         for tensor in (self.x, self.targets):
+            # The shape is hashed as well: the same bytes in another shape are other data.
             digest.update(repr(tuple(tensor.shape)).encode())
             digest.update(tensor.detach().cpu().contiguous().numpy().astype("<f4", copy=False).data)
         return digest.hexdigest()
@@ -191,7 +192,9 @@ class PublicData:
 def public_generator(purpose: str, *indices: int) -> np.random.Generator:
     """Return a generator for public draws, named by ``purpose`` and ``indices``. Anyone can re-create it."""
     numbers = [check_integer("seed or step", index, low=0) for index in indices]
+    # The purpose is hashed, so that draws for different purposes are independent under one seed.
     digest = hashlib.blake2b(repr((purpose, numbers)).encode(), digest_size=16, person=b"privmix-public").digest()
+    # These draws concern public records only, so a fast generator without secrecy suffices.
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
 
 

@@ -72,6 +72,7 @@ class ModelFacts:
     @property
     def layout(self) -> ImageLayout | None:
         """How the features are images, or None where they are not pixels in the input's own order."""
+        # Augmentations need values in [0, 1] in the order of the image, which only this extractor keeps.
         if self.extractor.get("name") != "pixels" or len(self.input_shape) not in (2, 3):
             return None
         return ImageLayout.of_input(self.input_shape)

@@ -82,6 +82,7 @@ class TrainingPlan(Shown):
 
     def __post_init__(self) -> None:
         check_fields(self)
+        # The sampling rate B / n is a probability.
         check_integer("batch_size", self.batch_size, low=1, high=self.records)
         if self.steps > 0:
             check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
@@ -90,8 +91,11 @@ class TrainingPlan(Shown):
             found = (self.noise_multiplier, self.epsilon)
             raise InvalidInput("noise_multiplier, epsilon", found, "0 and 0 without steps: nothing private is read")
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
+        # The sensitivity of microbatches holds for a record, which is in one group; a person's records may be in
+        # several.
         if self.per_person is not None and self.microbatch_size > 1:
             raise InvalidInput("microbatch_size", self.microbatch_size, "1 where a person is the unit")
+        # The count's query is priced for add or remove, and the real count must stay unused next to it.
         estimable = self.records_declared and self.steps and self.adjacency is Adjacency.ADD_REMOVE
         if self.records_noise_multiplier is not None and not estimable:
             allowed = "none but for steps with add or remove, whose real count is not used (`records_declared`)"
@@ -115,11 +119,13 @@ class TrainingPlan(Shown):
     @property
     def units(self) -> int:
         """The divisor of the noisy sum: the expected batch, or the number of its microbatches. Public."""
+        # The real size of a batch depends on the records, so the sum is divided by its public expectation.
         return max(1, round(self.batch_size / self.microbatch_size))
 
     @property
     def sensitivity(self) -> float:
         """The most that adding or removing one record moves the sum, in L2 norm."""
+        # A record can turn its group's clipped gradient into the opposite one.
         return self.clip_norm if self.microbatch_size == 1 else 2 * self.clip_norm
 
     @property
@@ -137,6 +143,7 @@ class TrainingPlan(Shown):
     def sampler_for(self, records: int) -> PoissonSampling:
         """Return the same sampler over the real records; an error for a wrong count does not show it."""
         check_count(self, records)
+        # The rate stays the plan's, for which the price was computed; only the number of draws follows the real count.
         return replace(self.sampler, records=records)
 
     @property
@@ -226,6 +233,7 @@ def steps_of(records: int, batch_size: int, epochs: float) -> int:
     if steps > _MOST_STEPS:
         most = f"at most {_MOST_STEPS * batch_size / records:.3g}, which are {_MOST_STEPS:.0e} steps"
         raise InvalidInput("epochs", epochs, most)
+    # The slack absorbs rounding, so that a product just above a whole number adds no step.
     return max(1, math.ceil(steps - 1e-9))
 
 
@@ -308,4 +316,5 @@ def _least(draft: TrainingPlan) -> float:
 def _larger(delta: float) -> Iterator[float]:
     """Powers of ten above ``delta``, and last a delta at which every mechanism has a finite epsilon."""
     yield from (10.0**power for power in range(math.floor(math.log10(delta)) + 1, 0))
+    # The largest float64 below 1.
     yield 1 - 2.0**-53

@@ -116,6 +116,7 @@ class PublicViews:
         random = RecordRandom(seeds.to(x.device))
         if self.augmentations:
             x = augment(x[:, None], self.augmentations, random.derive("augment"))[:, 0]
+        # The last batch may have a single record, which has no partner to mix with.
         if self.mixing is None or len(x) < 2:
             return x, targets
         partner = _partners(seeds).to(x.device)
@@ -187,6 +188,7 @@ class PublicPhase:
         if self._during is None:
             return
         classes = self._during.targets[:_JUDGED].argmax(dim=1)
+        # The weights are private outputs and the records public, so this check costs no privacy.
         with torch.no_grad():
             found = self._network(self._during.x[:_JUDGED]).argmax(dim=1)
         right, guessing = float((found == classes).float().mean()), float(classes.bincount().max()) / len(classes)

@@ -55,6 +55,7 @@ class NetworkClassifier:
             raise InvalidInput("features", "values that are no finite numbers", "finite numbers")
         device = next(self.network.parameters()).device
         found = np.empty((len(x), len(self.facts_.classes)), np.float32)
+        # Dropout is for training only: a record has the same prediction in every call.
         self.network.eval()
         with torch.no_grad():
             # A model's description decides how large the images are that its layers see.
@@ -112,6 +113,7 @@ class TrainedModel(Shown, NetworkClassifier):
             place.write(WEIGHTS_FILE, weights_bytes(self.network), shared=True)
             place.write(MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode(), shared=True)
             place.write(CARD_FILE, model_card(self.certificate).encode(), shared=True)
+            # The certificate comes last, so that an interrupted write leaves no folder that passes for a model.
             place.write(CERTIFICATE_FILE, self.certificate.to_bytes(), shared=True)
 
 
@@ -224,6 +226,7 @@ def _check_fit(network: Classifier, facts: ModelFacts) -> None:
     was_training = network.training
     network.eval()
     try:
+        # The meta device computes shapes alone, so a forged description takes no memory.
         with torch.device("meta"), torch.no_grad():
             one = shaped(torch.empty(1, facts.dim), network, facts)
             fits = torch.func.functional_call(network, without_memory(network), (one,)).shape == (1, len(facts.classes))

@@ -95,6 +95,7 @@ def verify_trained(folder: str | Path, module: Any = None) -> Verification:
             found = certificate["settings"].get(name)
             raise InvalidInput(f"certificate settings {name}", found, f"{planned!r}, as in the plan")
     warmed_up = certificate["settings"].get("scenario") in WARM_SCENARIOS and certificate["public_data"]
+    # A plan without steps has epsilon 0, which is true only for a model of public data.
     if plan.steps == 0 and not warmed_up:
         raise InvalidInput("certificate plan steps", 0, "more than 0 for a model that public data did not make")
     cost = check_guarantee(certificate, plan)
@@ -147,6 +148,7 @@ def _check_files(root: Path, model: TrainedModel) -> None:
     content = read_plain(root / MODEL_FILE, MODEL_FILE, MOST_BYTES)
     found = parse_json(content, MODEL_FILE)
     wanted = {"format": FORMAT, "schema_version": MODEL_VERSION, **{name: settings[name] for name in _OF_THE_MODEL}}
+    # Exact bytes are compared, because blanks between entries could carry data past every check.
     if found != wanted or content != (json.dumps(found, indent=2) + "\n").encode():
         odd = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
         raise InvalidInput(
@@ -166,6 +168,7 @@ def _check_weights(path: Path, model: TrainedModel) -> None:
         content = stream.read()
     head = content[8 : 8 + int.from_bytes(content[:8], "little")]
     size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+    # Bytes that no tensor uses could carry data past every check.
     if len(content) != 8 + len(head) + size:
         raise InvalidInput(WEIGHTS_FILE, "values of another type", "the weights of the network")
     compact = json.dumps(parse_json(head, WEIGHTS_FILE), separators=(",", ":"), ensure_ascii=False).encode()

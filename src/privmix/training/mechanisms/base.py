@@ -97,6 +97,7 @@ def plan_types() -> set[type[TrainingPlan]]:
 
 def plan_from_dict(fields: Mapping[str, Any]) -> TrainingPlan:
     """Return a plan of any mechanism from its ``to_dict``; raise for other fields."""
+    # A certificate may come from a stranger, so its plan can be any JSON value.
     if not isinstance(fields, Mapping):
         raise InvalidInput("plan", type(fields).__name__, "an object")
     return MECHANISMS[fields.get("mechanism", TrainingPlan.mechanism)].plan.from_dict(dict(fields))

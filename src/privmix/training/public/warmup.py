@@ -48,9 +48,11 @@ def adversarial(
     """
     if len(x) == 0 or radius == 0:
         return x
+    # The ball is cut at 0 and 1, so values outside would move by more than the radius.
     if float(x.min()) < 0 or float(x.max()) > 1:
         raise InvalidInput("images for the adversary", "values outside [0, 1]", "values from 0 to 1")
     low, high = (x - radius).clamp(min=0.0), (x + radius).clamp(max=1.0)
+    # The point is drawn on the CPU, so that a seed gives the same point on every device.
     start = torch.rand(x.shape, generator=torch.Generator().manual_seed(seed)).to(x)
     found = torch.clamp(x + radius * (2 * start - 1), low, high)
     for _ in range(steps):
@@ -103,6 +105,7 @@ def warm_up(
                     group["lr"] = config.rate(epoch * len(batches) + index, config.epochs * len(batches))
                 batch_loss, gradient = step_gradient(model, flat, x, targets, config, seed=own)
                 for tensor, slope in zip(weights, flat.unflatten(gradient).values(), strict=True):
+                    # Slopes are views of one vector, and an optimiser may change `grad` in its memory.
                     tensor.grad = slope.to(tensor.dtype).clone()
                 optimiser.step()
                 loss += batch_loss * len(rows) / public.size
