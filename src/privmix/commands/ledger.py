@@ -42,7 +42,6 @@ class AtLedger:
 
 
 def said_of(adjacency: str, unit: str) -> str:
-    """Return the difference between neighbours, in words."""
     from privmix.mechanisms.plan import relation_of, unit_named
 
     return relation_of(adjacency, unit_named(unit))

@@ -213,7 +213,6 @@ def check_usable(names: Sequence[str]) -> None:
 
 
 def is_number(kind: Any) -> bool:
-    """Integers, floating point, truth values."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 

@@ -57,7 +57,6 @@ def decoding(path: Path, kind: str) -> Iterator[None]:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file, unpacked where its first bytes mark it as gzip."""
     return cast(IO[bytes], io.BufferedReader(_Bounded(path), PIECE)) if is_zipped(path) else path.open("rb")
 
 
@@ -77,7 +76,6 @@ def is_here(path: object) -> bool:
 
 
 def is_hidden(path: Path) -> bool:
-    """Whether a file is of a file manager's, or its name begins with a dot."""
     return path.name.startswith(".") or path.name.lower() in ("thumbs.db", "desktop.ini")
 
 
