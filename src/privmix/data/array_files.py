@@ -160,8 +160,6 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> None
 
 @READERS.register
 class Npz(Reader):
-    """Archives of arrays x and y."""
-
     name: ClassVar[str] = "npz"
     words: ClassVar[str] = "npz"
     endings: ClassVar[str] = ".npz"
@@ -283,8 +281,6 @@ def _tensor_header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]
 
 @READERS.register
 class Safetensors(Reader):
-    """Tensors x and y."""
-
     name: ClassVar[str] = "safetensors"
     words: ClassVar[str] = "safetensors"
     endings: ClassVar[str] = ".safetensors"

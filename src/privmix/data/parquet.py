@@ -86,8 +86,6 @@ def _features(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
 
 @READERS.register
 class Parquet(Reader):
-    """Parquet files."""
-
     name: ClassVar[str] = "parquet"
     words: ClassVar[str] = "Parquet"
     endings: ClassVar[str] = ".parquet"
