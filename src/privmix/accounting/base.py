@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from privmix.accounting.events import (
     Adjacency,
@@ -141,3 +141,6 @@ def _collect(event: Event, count: int, counts: Counter[Leaf]) -> None:
             | Bounded()
         ):
             counts[event] += count
+        # An event that is counted nowhere would cost nothing.
+        case _:
+            assert_never(event)
