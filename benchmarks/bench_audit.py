@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import common
-from privmix.audits.audit import audit_plan
-from privmix.audits.looks import MOST_RUNS, Stopping
+from privmix.audits.audit import MOST_RUNS, Stopping, audit_plan
 from privmix.audits.worst_case import attack, worst_case_of
 from privmix.errors import InvalidInput
 from privmix.jobs.audit import published_plan

@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from privmix.accounting import Adjacency, Gaussian, gdp_mu
-from privmix.audits.audit import audit_plan, judge
-from privmix.audits.looks import FIRST, Stopping, audit_until, share_of_look
+from privmix.audits.audit import FIRST, Stopping, audit_plan, audit_until, judge, share_of_look
 from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores
 from privmix.errors import InvalidInput

@@ -76,7 +76,7 @@ privmix audit TRAINED --data mnist --canaries 1000"""
     as_published: bool = option(False, "Use the noise of the papers' formula: audit the published claim.", _CLAIM)
 
     def run(self, progress: Progress) -> AuditResult[Any]:
-        from privmix.audits.looks import MOST_RUNS, Stopping
+        from privmix.audits.audit import MOST_RUNS, Stopping
         from privmix.jobs.audit import audit_its_noise, audit_worst_case
 
         # An audit may take hours, so an unusable place for its record fails first.
