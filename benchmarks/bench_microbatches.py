@@ -30,8 +30,8 @@ import common
 from bench_training_ablation import CLASSES, CROP, DELTA, LAST, RECORDS, features, in_words, raw, settings, student
 from privmix.features.base import get_extractor
 from privmix.mechanisms.streams import SecretStreams
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.facts import ModelFacts
-from privmix.training.records import TrainingRecords
 from privmix.training.trainer import Trainer
 from privmix.training.views.config import ViewConfig
 

@@ -32,9 +32,9 @@ from privmix.data import ArraySource, open_dataset
 from privmix.features.base import parse_features
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
-from privmix.training.records import TrainingRecords
 from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Crop, Flip
 from privmix.training.views.config import ViewConfig

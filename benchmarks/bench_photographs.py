@@ -45,8 +45,8 @@ from privmix.research.rivals.embedding.hermite import Hermite
 from privmix.research.rivals.embedding.merf import Merf
 from privmix.research.rivals.gaussian_mixing.plan import GaussianMixing
 from privmix.training.config import TrainingConfig
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.facts import ModelFacts
-from privmix.training.records import TrainingRecords
 from privmix.training.trainer import Trainer
 from rivals import adassp, gaussian_heads, prototypes
 from rivals.task import Task, clipped

@@ -40,11 +40,11 @@ from privmix.data import open_dataset
 from privmix.features.base import get_extractor
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import OptimiserConfig, TrainingConfig
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
-from privmix.training.records import TrainingRecords
 from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Crop
 from privmix.training.views.config import ViewConfig

@@ -29,8 +29,8 @@ from privmix.features.base import get_extractor
 from privmix.features.cache import write_features
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.facts import ModelFacts
-from privmix.training.records import TrainingRecords
 from privmix.training.trainer import Trainer
 
 RUNS = common.RESULTS / "training_linear_runs.json"

@@ -44,9 +44,8 @@ from privmix.jobs.training import TrainingJob
 from privmix.mechanisms.streams import SecretStreams
 from privmix.research.curvature.hessian import curvature
 from privmix.training.batches import Batch
-from privmix.training.dp_sgd import StepObserver
+from privmix.training.dp_sgd import StepObserver, TrainingRecords
 from privmix.training.examples import PublicData
-from privmix.training.records import TrainingRecords
 from privmix.training.trained import NetworkClassifier, shaped
 
 RUNS = common.RESULTS / "warm_up_runs.json"

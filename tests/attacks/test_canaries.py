@@ -23,13 +23,13 @@ from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import PERSON, RECORD
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training import records as training_records
+from privmix.training import dp_sgd as training_records
 from privmix.training.config import TrainingConfig
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.mechanisms import dp_sgd as mechanism
 from privmix.training.plan import TrainingPlan
-from privmix.training.records import TrainingRecords
 from privmix.training.views.config import ViewConfig
 from tests.audits.test_sensitivity import STRATEGIES
 from tests.refusals import refuses

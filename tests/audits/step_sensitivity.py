@@ -11,9 +11,8 @@ from privmix.accounting.events import Adjacency
 from privmix.audits.sensitivity import QuerySensitivity, distances
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch
-from privmix.training.dp_sgd import DpSgd, StepObserver
+from privmix.training.dp_sgd import DpSgd, StepObserver, TrainingRecords
 from privmix.training.noise import noise_scale
-from privmix.training.records import TrainingRecords
 
 
 def training_sensitivity(

@@ -22,9 +22,8 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.plan import Plan
 from privmix.plans.registry import all_designs, takes_persons
 from privmix.research.rivals.embedding.engine import EmbeddingSums
-from privmix.training.dp_sgd import DpSgd
+from privmix.training.dp_sgd import DpSgd, TrainingRecords
 from privmix.training.plan import TrainingPlan
-from privmix.training.records import TrainingRecords
 from privmix.training.worst_case import attack_training, training_noise
 from tests.audits.step_sensitivity import training_sensitivity
 from tests.audits.test_sensitivity import PLANS as OF_RECORDS

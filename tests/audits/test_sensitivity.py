@@ -29,7 +29,7 @@ from privmix.plans.registry import all_designs
 from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 from privmix.training.config import OptimiserConfig
-from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
+from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver, TrainingRecords
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
@@ -38,7 +38,6 @@ from privmix.training.gradients.strategies import GradientStrategy, LoopGradient
 from privmix.training.models.networks import LinearHead
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import ExtendedMethod
-from privmix.training.records import TrainingRecords
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
 from tests.audits.step_sensitivity import training_sensitivity

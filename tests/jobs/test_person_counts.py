@@ -13,7 +13,7 @@ from privmix.designs import Poisson
 from privmix.engine.rows import PrivateRecords
 from privmix.plans.registry import all_designs, takes_persons
 from privmix.releases.verify import verify_release
-from privmix.training.records import TrainingRecords
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.trainer import Trainer
 from privmix.world import World
 from tests.refusals import refuses

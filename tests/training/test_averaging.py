@@ -18,10 +18,9 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches
 from privmix.training.certificate import statements_of_count
 from privmix.training.config import TrainingConfig
-from privmix.training.dp_sgd import SAMPLING
+from privmix.training.dp_sgd import SAMPLING, TrainingRecords
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
-from privmix.training.records import TrainingRecords
 from privmix.training.worst_case import linear_steps
 
 RECORDS, WIDTH, RUNS = 10, 15, 60

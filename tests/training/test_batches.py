@@ -11,8 +11,8 @@ from scipy import stats
 from privmix.mechanisms.sampling import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches, refuse_foreign_loader
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.plan import TrainingPlan
-from privmix.training.records import TrainingRecords
 from tests.refusals import refuses
 
 # A right sampler fails a comparison with chance 1e-11; no test makes more than 20: false alarms below 1e-9.

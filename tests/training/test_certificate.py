@@ -9,8 +9,8 @@ import pytest
 from privmix.accounting import Adjacency
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import training_certificate
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.plan import TrainingPlan
-from privmix.training.records import TrainingRecords
 from tests.certificate.helpers import a_reservation
 from tests.training.runs import RECORDS, config_of, digits, job_of, private
 

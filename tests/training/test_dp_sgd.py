@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.config import SCHEDULES, OptimiserConfig
-from privmix.training.dp_sgd import SAMPLING, DpSgd, Optimiser, StepObserver
+from privmix.training.dp_sgd import SAMPLING, DpSgd, Optimiser, StepObserver, TrainingRecords
 from privmix.training.facts import ImageLayout
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
@@ -28,7 +28,6 @@ from privmix.training.models.networks import LinearHead, ReluCNN
 from privmix.training.noise import noisy_mean
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import ExtendedMethod
-from privmix.training.records import TrainingRecords
 from privmix.training.views.augment import SELF_AUGMENTATIONS
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from privmix.errors import InvalidInput
-from privmix.training import records as records_module
-from privmix.training.records import TrainingRecords
+from privmix.training import dp_sgd as records_module
+from privmix.training.dp_sgd import TrainingRecords
 from tests.refusals import refuses
 
 SECRET = 7_341_529.0
@@ -100,7 +100,7 @@ def test_the_digest_changes_with_any_value_and_with_the_key() -> None:
 def test_the_digest_does_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     records = TrainingRecords.of(*good(), classes=4)
     whole = records.digest(b"key")
-    monkeypatch.setattr("privmix.training.records.BLOCK", 4)
+    monkeypatch.setattr("privmix.training.dp_sgd.BLOCK", 4)
     assert records.digest(b"key") == whole
     x, y = good()
     x[-1, 0] = np.nan

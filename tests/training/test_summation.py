@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privmix.training import dp_sgd
 from privmix.training.batches import Batch
-from privmix.training.dp_sgd import DpSgd
+from privmix.training.dp_sgd import DpSgd, TrainingRecords
 from privmix.training.gradients import closed_form, execution
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
@@ -19,7 +19,6 @@ from privmix.training.gradients.strategies import GradientStrategy, LoopGradient
 from privmix.training.models.networks import LinearHead
 from privmix.training.noise import GroupedSum, call_size, deal, grid_of, noise_scale
 from privmix.training.plan import TrainingPlan
-from privmix.training.records import TrainingRecords
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
 from tests.training.test_dp_sgd import Setting

@@ -15,14 +15,13 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import OptimiserConfig, TrainingConfig
-from privmix.training.dp_sgd import StepObserver
+from privmix.training.dp_sgd import StepObserver, TrainingRecords
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.models.base import Classifier
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.public.warmup import warm_up
-from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.trained import TrainedModel, load_trained
 from privmix.training.trainer import Trainer

@@ -31,11 +31,11 @@ from privmix.mechanisms.plan import unit_of
 from privmix.named import options_in
 from privmix.progress import Progress
 from privmix.training.config import TrainingConfig
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.models.own import OwnNetwork
 from privmix.training.plan import TrainingPlan
-from privmix.training.records import TrainingRecords
 from privmix.training.trained import initial_network, load_trained
 from privmix.training.verify import plan_of, verify_trained
 from privmix.training.views.config import ViewConfig

@@ -24,9 +24,9 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.options import refuse_unknown
 from privmix.rounding import exact
 from privmix.training.config import OptimiserConfig, TrainingConfig
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
-from privmix.training.records import TrainingRecords
 from privmix.training.trained import TrainedModel
 from privmix.training.trainer import Trainer
 from privmix.training.views.config import ViewConfig

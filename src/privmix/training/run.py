@@ -33,7 +33,7 @@ from privmix.progress import Progress
 from privmix.rounding import rounded_up
 from privmix.training.certificate import CARD_FILE, WEIGHTS_FILE
 from privmix.training.config import TrainingConfig
-from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver
+from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver, TrainingRecords
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.clipping import Clipping
@@ -45,7 +45,6 @@ from privmix.training.models.base import Classifier
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import ExtendedMethod, settings_of
 from privmix.training.public_phase import PublicPhase
-from privmix.training.records import TrainingRecords
 from privmix.training.trained import MODEL_FILE, shaped
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.untrusted import read_json

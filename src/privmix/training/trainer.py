@@ -20,7 +20,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress, silent
 from privmix.training.certificate import training_certificate
 from privmix.training.config import TrainingConfig
-from privmix.training.dp_sgd import StepObserver
+from privmix.training.dp_sgd import StepObserver, TrainingRecords
 from privmix.training.examples import PublicData
 from privmix.training.facts import ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
@@ -31,7 +31,6 @@ from privmix.training.models.own import OwnNetwork
 from privmix.training.noise import check_processes
 from privmix.training.plan import TrainingPlan
 from privmix.training.public_phase import PublicPhase
-from privmix.training.records import TrainingRecords
 from privmix.training.run import PrivatePhase, TrainingRun, Watch, pack_state, unpack_state
 from privmix.training.trained import TrainedModel, load_trained, shaped, weights_digest
 from privmix.training.views.pipeline import ViewPipeline

@@ -31,7 +31,7 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress, silent
 from privmix.training.config import OptimiserConfig
-from privmix.training.dp_sgd import DpSgd, Optimiser
+from privmix.training.dp_sgd import DpSgd, Optimiser, TrainingRecords
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.parameters import FlatParameters
@@ -39,7 +39,6 @@ from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models.networks import LinearHead
 from privmix.training.noise import noise_scale
 from privmix.training.plan import TrainingPlan
-from privmix.training.records import TrainingRecords
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
 

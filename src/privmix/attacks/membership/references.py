@@ -114,7 +114,7 @@ class DpSgdTrainer:
 
     def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> TrainedModel:
         """Return a trained model; no checkpoint is kept."""
-        from privmix.training.records import TrainingRecords
+        from privmix.training.dp_sgd import TrainingRecords
 
         records = TrainingRecords.of(features, labels, classes=len(self.job.facts.classes))
         return self.job.run(records, streams=streams)

@@ -29,8 +29,8 @@ from privmix.research.poisoning.feature_cache import cached_features, input_shap
 from privmix.research.poisoning.images import VictimImages
 from privmix.rounding import exact
 from privmix.training.config import TrainingConfig
+from privmix.training.dp_sgd import TrainingRecords
 from privmix.training.facts import ModelFacts
-from privmix.training.records import TrainingRecords
 from privmix.training.trainer import Trainer
 
 
