@@ -97,7 +97,7 @@ def literals_of(package: str, by: str = "", group: str = "") -> tuple[Mapping[st
     # For fast help: files are read and not run, and only the package is imported. Empty group: its own variants alone.
     own = [one for source in _files(package, by).values() for one in _variants(source, by)]
     others = [one for source in _elsewhere(group) for one in _variants(source, by) if "name" in one] if group else []
-    return (*sorted(own, key=lambda said: str(said["name"])), *others)
+    return tuple(one for part in (own, others) for one in sorted(part, key=lambda said: str(said["name"])))
 
 
 def options_of(package: str, by: str, group: str) -> dict[str, type[Any]]:

@@ -84,7 +84,7 @@ from privmix.training.mechanisms.base import MECHANISMS
 from privmix.training.mechanisms.dp_sgd import DpSgdMechanism
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import METHODS
-from privmix.training.public.extended import DopeSgd
+from privmix.research.public_methods import DopeSgd
 
 
 class BeatingPlan(TrainingPlan):

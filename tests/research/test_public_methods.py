@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from privmix.research.public_methods import AdaDps, DopeSgd, MirrorDescent, WeightMultiplicity
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.public.base import (
     ExtendedMethod,
@@ -18,7 +19,6 @@ from privmix.training.public.base import (
     settings_of,
 )
 from privmix.training.public.config import ExtendedConfig
-from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent, WeightMultiplicity
 from privmix.training.public_phase import Combined, build_method
 from tests.refusals import refuses
 from tests.training.public.helpers import CLASSES, Snapshot, mlp, naive_gradient, public_data, source
