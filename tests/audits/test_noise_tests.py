@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import chi2, gamma, norm
 
 from privmix.audits import noise_tests
+from privmix.audits.empty_runs import part_tests
 from privmix.audits.evidence import RowEvidence, row_law
 from privmix.audits.noise_tests import (
     FALSE_ALARM,
@@ -19,7 +20,6 @@ from privmix.audits.noise_tests import (
     grid_indices,
     small_values_test,
 )
-from privmix.audits.sums import part_tests
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
 from privmix.plans.parts import Part

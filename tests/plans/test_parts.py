@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privmix.audits.sums import sums_tests
+from privmix.audits.empty_runs import sums_tests
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
 from privmix.plans.parts import Part, SumDesign, SumPlan

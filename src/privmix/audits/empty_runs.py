@@ -1,13 +1,13 @@
-"""Releases of empty records by the real engines: their noise alone, one array for every kind of noise.
+"""Audits of noisy sums: their noise alone, by releases of empty records, how far a record moves them, and evidence.
 
-An empty record is a vector of zeros, and its label and subtracted mean are taken off. Features, classes and rows that
-do not matter are changed for more noise in less time.
+The real engines make one array for every kind of noise. An empty record is a vector of zeros, and its label and subtracted
+mean are taken off. Features, classes and rows that do not matter are changed for more noise in less time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,10 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
+from privmix.audits.noise_parts import ULP, check_grid
+from privmix.audits.noise_tests import NoiseTest, energy_test, small_values_test
+from privmix.audits.sensitivity import Pair, QuerySensitivity, distances
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine.rows import released_mean
+from privmix.errors import InvalidInput
 from privmix.mechanisms.private_count import RECORD_COUNTS, noisy_count, query_noise, records_of_persons
 from privmix.mechanisms.streams import SecretStreams
+from privmix.plans.parts import Part, SumPlan, lower_triangle
 from privmix.plans.plan import BasePlan, Plan
 from privmix.plans.registry import Deferred, made_by
 from privmix.progress import Progress
@@ -148,3 +153,117 @@ def of_part(noise: PureNoise, plan: BasePlan, part: str, *, off_diagonal: bool =
     if off_diagonal:
         return noise.stated(f"noise_std.{part} / sqrt 2", plan.noise_std[part] / math.sqrt(2))
     return noise.stated(f"noise_std.{part}", plan.noise_std[part])
+
+
+Release = Callable[[SecretStreams], Sequence[NDArray[np.float32]]]
+
+
+def part_noises(
+    plan: SumPlan, wide: SumPlan, parts: Sequence[str], release: Release, samples: int, keys: FreshStreams
+) -> Iterator[PureNoise]:
+    """Yield the noises of some parts of ``plan``, as ``release`` draws them, of empty sums, for the plan ``wide``."""
+    # wide: the plan with other numbers of features, classes or directions, for more noise a run; and so with other
+    # units of a part's noise.
+    drawn: dict[tuple[str, bool], list[NDArray[np.float64]]] = {}
+
+    def one(streams: SecretStreams) -> NDArray[Any]:
+        for key, values in zip(parts, release(streams), strict=True):
+            for off_diagonal, numbers in _entries(wide.part(key), values):
+                kept = drawn.setdefault((key, off_diagonal), [])
+                # Entries of all keys would fill the memory.
+                if len(kept) * numbers.size < max(samples, KEPT):
+                    kept.append(numbers.astype(np.float64))
+        return np.zeros(0)
+
+    # Numbers that have noise of one size, of the part that has the fewest.
+    fewest = min(math.prod(part.shape[:-1] if part.symmetric else part.shape) for part in map(wide.part, parts))
+    keys.run(plan.part(parts[0]).words, -(-samples // fewest), one)
+    for (key, off_diagonal), numbers in drawn.items():
+        part = wide.part(key)
+        std = part.noise_std / math.sqrt(2) if off_diagonal else part.noise_std
+        name = part.words + (f": {'off ' * off_diagonal}diagonal" if part.symmetric else "")
+        noise = PureNoise(name, GAUSSIAN, std, std, part.unit, np.stack(numbers))
+        yield of_part(noise, plan, key, off_diagonal=off_diagonal)
+
+
+def _entries(part: Part, values: NDArray[np.float32]) -> Iterator[tuple[bool, NDArray[np.float32]]]:
+    """Yield entries whose noise is of one size, and whether they lie off the diagonal."""
+    if not part.symmetric:
+        yield False, values.ravel()
+        return
+    side = values.shape[-1]
+    each = values.reshape(-1, side, side)
+    yield False, np.diagonal(each, axis1=1, axis2=2).ravel()
+    yield True, each[:, *np.tril_indices(side, -1)].ravel()
+
+
+def sums_moved(plan: SumPlan, pair: Pair) -> list[QuerySensitivity]:
+    """Return how far a record moves each part, and all of them in units of the noise of their queries."""
+    # Both runs use the maps and bounds that follow from what the first one released.
+    engines = pair.replayed()[:2]
+    for engine in engines:
+        # From the row after the last on: no row is sampled that need not be.
+        for _ in engine.rows(first=plan.rows):
+            pass
+    found, together = [], np.zeros(2)
+    for part in plan.parts:
+        one, other = (part.vector(engine.beside.arrays[part.name])[None] for engine in engines)
+        moved, rounding = (float(value[0]) for value in distances(one, other, 1.0, "l2"))
+        found.append(QuerySensitivity(part.words, pair.factor * part.bound, moved, rounding))
+        together += np.square([moved, rounding]) / (part.noise_std / plan.growth) ** 2
+    moved, rounding = np.sqrt(together)
+    whole = QuerySensitivity("all parts", pair.factor / plan.noise_multiplier, float(moved), float(rounding))
+    return [*found, whole]
+
+
+def sums_tests(plan: SumPlan, released: Any) -> list[NoiseTest]:
+    """Return the tests of a release of nothing but parts: a design with other arrays must test those."""
+    if len(plan.parts) < len(plan.arrays):
+        raise InvalidInput("design", plan.design, "one whose beside_tests make again what follows from its parts")
+    return part_tests(plan, released)
+
+
+def part_tests(plan: SumPlan, released: Any) -> list[NoiseTest]:
+    """Test the noise in each part; each was released once, so signals hide more than in rows."""
+    tests: list[NoiseTest] = []
+    for part in plan.parts:
+        values = released.arrays[part.name]
+        check_grid(f"released {part.words}", values, part.unit, part.noise_std)
+        made = _symmetric_tests(part, values) if part.symmetric else _vector_tests(part, values)
+        tests += [replace(one, about=f"the {part.words}") if one.name.startswith("noise") else one for one in made]
+    return tests
+
+
+def _vector_tests(part: Part, values: NDArray[np.float32]) -> Iterator[NoiseTest]:
+    scaled, half = values.astype(np.float64) / part.noise_std, part.unit / part.noise_std / 2
+    yield energy_test(f"noise of the {part.words}", np.square(scaled).sum(), scaled.size, half * math.sqrt(scaled.size))
+    if scaled.ndim == 2:
+        # The sum over classes shows best what they share.
+        over_classes = scaled.sum(axis=1) / math.sqrt(scaled.shape[1])
+        spread = half * math.sqrt(scaled.size) + ULP * float(np.linalg.norm(scaled))
+        name = f"noise of the {part.words} summed over classes"
+        yield energy_test(name, np.square(over_classes).sum(), len(scaled), spread)
+    yield from _small_values_tests(part, scaled.T, half)
+
+
+def _symmetric_tests(part: Part, released: NDArray[np.float32]) -> Iterator[NoiseTest]:
+    """Yield tests of symmetric matrices, one or (k, d, d)."""
+    dim, half = released.shape[-1], part.unit / part.noise_std / math.sqrt(2)
+    energies: list[float] = []
+    triangles: list[NDArray[np.float32]] = []
+    for matrix in released.reshape(-1, dim, dim):
+        # Entries above the diagonal repeat those below.
+        scaled = matrix / np.float32(part.noise_std / math.sqrt(2))
+        scaled[np.diag_indices(dim)] /= np.float32(math.sqrt(2))
+        energies += [float(np.square(row, dtype=np.float64).sum()) for row in scaled]
+        triangles.append(lower_triangle(scaled))
+    rounding = 2 * half * math.sqrt(dim)
+    yield energy_test(f"noise of each row of the {part.words}", np.array(energies), dim, rounding)
+    yield from _small_values_tests(part, np.stack(triangles), half)
+
+
+def _small_values_tests(part: Part, scaled: NDArray[Any], half: float) -> Iterator[NoiseTest]:
+    """Yield tests of all entries, and of those of each class: one class alone may lack noise."""
+    yield small_values_test(f"small values of the {part.words}", scaled.ravel(), half)
+    if scaled.ndim > 1 and len(scaled) > 1:
+        yield small_values_test(f"small values of the {part.words} in each class", scaled, half)

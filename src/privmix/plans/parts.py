@@ -211,8 +211,8 @@ class SumDesign(Design[S]):
     # A sampled row is of one class.
     mixes_all_classes = False
     file: ClassVar[str]
-    moved = "privmix.audits.sums:sums_moved"
-    beside_tests = "privmix.audits.sums:sums_tests"
+    moved = "privmix.audits.empty_runs:sums_moved"
+    beside_tests = "privmix.audits.empty_runs:sums_tests"
 
     def check(self, setting: Setting) -> None:
         """There is nothing that the options could contradict."""

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
-from privmix.audits.empty_runs import SIDE, FreshStreams, PureNoise
-from privmix.audits.sums import part_noises
+from privmix.audits.empty_runs import SIDE, FreshStreams, PureNoise, part_noises
 from privmix.audits.worst_case import MOST_TRIALS, AddRemoveCase, EngineFactory, check_room, label_overlap
 from privmix.designs.moments.engine import ClassMomentSums, MomentSums
 from privmix.designs.moments.plan import ClassMomentsPlan, MomentsPlan

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
-from privmix.audits.empty_runs import FreshStreams, PureNoise
-from privmix.audits.sums import part_noises
+from privmix.audits.empty_runs import FreshStreams, PureNoise, part_noises
 from privmix.audits.worst_case import EngineFactory, Mask, real_engine
 from privmix.designs.moments.audit import MomentsCase, reduced, widened
 from privmix.designs.series.engine import Before, SeriesSums

@@ -9,8 +9,7 @@ from typing import Final, TypeVar, cast
 import numpy as np
 
 from privmix.audits.bounds import Scores
-from privmix.audits.empty_runs import SIDE, FreshStreams, PureNoise
-from privmix.audits.sums import part_noises
+from privmix.audits.empty_runs import SIDE, FreshStreams, PureNoise, part_noises
 from privmix.audits.worst_case import AddRemoveCase, EngineFactory, Mask, check_room, real_engine
 from privmix.designs.moments.audit import MomentsCase, moments_noises
 from privmix.designs.stages.engine import NormCounts, Scatter

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
+from privmix.audits.empty_runs import part_tests
 from privmix.audits.noise_tests import NoiseTest
-from privmix.audits.sums import part_tests
 from privmix.designs.stages import released
 from privmix.designs.stages.released import ResidualMap, ThreeStageMoments, TwoStageMoments
 from privmix.designs.stages.three_plan import ThreeStagePlan

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.audits.empty_runs import SIDE, FreshStreams, PureNoise
-from privmix.audits.sums import part_noises
+from privmix.audits.empty_runs import SIDE, FreshStreams, PureNoise, part_noises
 from privmix.audits.worst_case import EngineFactory
 from privmix.mechanisms.streams import SecretStreams
 from privmix.research.rivals.embedding.engine import EmbeddingSums

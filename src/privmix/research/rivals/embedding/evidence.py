@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from privmix.audits.empty_runs import part_tests
 from privmix.audits.evidence import PRODUCTS, Law, RowLaw
 from privmix.audits.noise_tests import NoiseTest
-from privmix.audits.sums import part_tests
 from privmix.errors import InvalidInput
 from privmix.research.rivals.embedding.feature_maps import feature_map
 from privmix.research.rivals.embedding.plan import EmbeddingPlan
