@@ -26,8 +26,8 @@ from privmix.certificate import (
     sign_folder,
     verify_signature,
 )
+from privmix.certificate.keys import IN_TOTO, STATEMENT_TYPE, Statement, pre_authentication_encoding
 from privmix.certificate.signing import PREDICATE_TYPE
-from privmix.certificate.statement import IN_TOTO, STATEMENT_TYPE, Statement, pre_authentication_encoding
 from privmix.errors import InvalidInput, PrivmixError, StorageError
 from tests.refusals import refuses
 

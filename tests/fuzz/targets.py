@@ -15,9 +15,9 @@ from safetensors.numpy import load_file
 
 from privmix.certificate import PrivateKey, sign_folder, verify_signature
 from privmix.certificate.certificate import content_hash
+from privmix.certificate.keys import Statement
 from privmix.certificate.ledger_total import LedgerTotal, read_total
 from privmix.certificate.signing import ATTESTATION_FILE, Subject
-from privmix.certificate.statement import Statement
 from privmix.engine.rows import PrivateRecords
 from privmix.learning.model_io import load_model, save_model
 from privmix.learning.ridge import NoiseAwareRidgeClassifier

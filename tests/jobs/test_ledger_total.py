@@ -14,8 +14,8 @@ import pytest
 import privmix as pm
 from privmix.accounting import Gaussian
 from privmix.certificate import PrivateKey
+from privmix.certificate.keys import Statement
 from privmix.certificate.ledger_total import LedgerTotal, read_total, write_total
-from privmix.certificate.statement import Statement
 from privmix.errors import InvalidInput, PrivmixError, StorageError
 from privmix.jobs.ledger_total import StatedTotal, check_ledger_total, total_record
 from privmix.ledger.contents import DataIdentity

@@ -1,7 +1,7 @@
 """Audits of noisy sums: their noise alone, by releases of empty records, how far a record moves them, and evidence.
 
-The real engines make one array for every kind of noise. An empty record is a vector of zeros, and its label and subtracted
-mean are taken off. Features, classes and rows that do not matter are changed for more noise in less time.
+The real engines make one array for every kind of noise. An empty record is a vector of zeros, and its label and
+subtracted mean are taken off. Features, classes and rows that do not matter are changed for more noise in less time.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final
 
 from privmix import __version__, fields
 from privmix.accounting.events import Adjacency
-from privmix.certificate.keys import PrivateKey, PublicKey
-from privmix.certificate.statement import Statement
+from privmix.certificate.keys import PrivateKey, PublicKey, Statement
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import whole_file
 from privmix.rounding import exact, rounded_down, rounded_up

@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from privmix.certificate.about import Day
-from privmix.certificate.keys import PrivatePem, PublicPem
-from privmix.certificate.statement import decoded
+from privmix.certificate.keys import PrivatePem, PublicPem, decoded
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.fields import Checked, Digest, PlainCount, read
 from privmix.untrusted import parse_json

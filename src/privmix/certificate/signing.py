@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from privmix import __version__
-from privmix.certificate.keys import PrivateKey, PublicKey
-from privmix.certificate.statement import Statement
+from privmix.certificate.keys import PrivateKey, PublicKey, Statement
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, StorageError
 from privmix.fields import Checked, Choice, printable

@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.certificate.keys import PublicKey
+from privmix.certificate.keys import PublicKey, Statement
 from privmix.certificate.ledger_total import LONGEST, MOST_PURPOSES, MOST_RESULTS, LedgerTotal, Outcomes, read_total
-from privmix.certificate.statement import Statement
 from privmix.errors import InvalidInput
 from privmix.ledger.database import canonical
 from privmix.ledger.ledger import Ledger
