@@ -33,9 +33,8 @@ from bench_photographs import CLASSES, DATA
 from bench_training_speed import CASES, CLIP_NORM, Case, Work, make_data, make_model, opacus, plain_sgd
 from privmix.data import open_dataset
 from privmix.errors import PrivmixError
-from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.execution import STRATEGIES, fitting_chunk
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.gradients.parameters import Clipping, FlatParameters, SideInformation
 
 RUNS: Final = common.RESULTS / "gpu_runs.json"
 DELTA: Final = 1e-5

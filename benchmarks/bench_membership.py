@@ -58,7 +58,7 @@ from privmix.plans.plan import Plan
 from privmix.releases.folder import assemble
 from privmix.reports.pictures import COLOURS, new_figure, save_figure
 from privmix.training.config import TrainingConfig
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.trainer import Trainer
 
 RUNS = common.RESULTS / "membership_runs.json"

@@ -31,7 +31,7 @@ from bench_training_ablation import CLASSES, CROP, DELTA, LAST, RECORDS, feature
 from privmix.features.base import get_extractor
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.trainer import Trainer
 from privmix.training.views.config import ViewConfig
 

@@ -31,8 +31,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.gradients.parameters import Clipping, FlatParameters, SideInformation
 from privmix.training.gradients.strategies import VmapGradients
 from privmix.training.models.networks import ReluCNN, ResNet9, TanhCNN, WideResNet
 

@@ -58,7 +58,7 @@ from privmix.planning import ReleaseConfig
 from privmix.releases.run import release_to_memory
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.trainer import Trainer
 
 RUNS = common.RESULTS / "persons_runs.json"

@@ -33,8 +33,7 @@ from privmix.features.base import parse_features
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.examples import PublicData
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts, PublicData
 from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Crop, Flip
 from privmix.training.views.config import ViewConfig

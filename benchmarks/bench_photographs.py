@@ -46,7 +46,7 @@ from privmix.research.rivals.embedding.merf import Merf
 from privmix.research.rivals.gaussian_mixing.plan import GaussianMixing
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.trainer import Trainer
 from rivals import adassp, gaussian_heads, prototypes
 from rivals.task import Task, clipped

@@ -41,8 +41,7 @@ from privmix.features.base import get_extractor
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.examples import PublicData
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts, PublicData
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig
 from privmix.training.trainer import Trainer

@@ -30,7 +30,7 @@ from privmix.features.cache import write_features
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.trainer import Trainer
 
 RUNS = common.RESULTS / "training_linear_runs.json"

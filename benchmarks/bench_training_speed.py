@@ -35,10 +35,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import common
-from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.config import AUTO, ExecutionConfig
 from privmix.training.gradients.execution import STRATEGIES, choose_strategy, fitting_chunk
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.gradients.parameters import Clipping, FlatParameters, SideInformation
 from privmix.training.models.base import build_model
 from privmix.training.models.networks import StandardisedConv2d
 

@@ -48,7 +48,7 @@ from bench_training_ablation import RUNS as TUNED
 from privmix.features.base import get_extractor
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.public.config import ExtendedConfig
 from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Affine, Blur, Cutout, Jitter, Noise, OneOf, Sobel

@@ -33,8 +33,7 @@ from bench_ladder import PUBLIC, images, rendered
 from bench_synthesis import public_part
 from privmix.research.synthesis.metrics import frechet_distance
 from privmix.research.synthesis.quality import Measure
-from privmix.training.examples import PublicData
-from privmix.training.facts import ImageLayout
+from privmix.training.examples import ImageLayout, PublicData
 from privmix.training.views.augment import Crop, Jitter
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline

@@ -47,8 +47,7 @@ from privmix.research.poisoning.victims.ordinary import Victim, VictimConfig
 from privmix.rounding import rounded_down, rounded_up
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.examples import PublicData
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts, PublicData
 from privmix.training.public.config import WarmUpConfig
 from privmix.training.trainer import Trainer
 from privmix.training.views.augment import Crop

@@ -179,7 +179,7 @@ FAULTS: Final = (
     ),
     Fault(
         "gradients are not clipped",
-        "training/gradients/clipping.py",
+        "training/gradients/parameters.py",
         "factors * kept, torch.zeros_like(norms))",
         "torch.ones_like(norms), torch.zeros_like(norms))",
         "tests/training/gradients/test_clipping.py::test_bounded_at_any_length",

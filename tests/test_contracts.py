@@ -42,8 +42,8 @@ from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.rivals.gaussian_mixing.plan import NormalWeights
 from privmix.training.certificate import ModelFields
 from privmix.training.config import TrainingConfig
-from privmix.training.facts import ImageLayout, ModelFacts
-from privmix.training.gradients.clipping import Clipping
+from privmix.training.examples import ImageLayout, ModelFacts
+from privmix.training.gradients.parameters import Clipping
 from privmix.training.plan import TrainingPlan
 from tests.refusals import refuses
 from tests.wrong_values import wrong_values

@@ -26,8 +26,8 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd as training_records
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.facts import ModelFacts
-from privmix.training.gradients.clipping import Clipping
+from privmix.training.examples import ModelFacts
+from privmix.training.gradients.parameters import Clipping
 from privmix.training.mechanisms import dp_sgd as mechanism
 from privmix.training.plan import TrainingPlan
 from privmix.training.views.config import ViewConfig

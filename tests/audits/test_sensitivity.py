@@ -30,10 +30,9 @@ from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver, TrainingRecords
-from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.gradients.parameters import Clipping, FlatParameters, SideInformation
 from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models.networks import LinearHead
 from privmix.training.plan import TrainingPlan

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.audits.agreement import UP_TO_ROUNDING
+from privmix.audits.empty_runs import UP_TO_ROUNDING
 from privmix.designs import ThreeStagePlan
 from privmix.designs.stages.evidence import class_direction_tests, direction_tests
 from privmix.designs.stages.released import ThreeStageMoments, class_map, residual_map

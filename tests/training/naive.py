@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.config import AUTOMATIC
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.gradients.parameters import Clipping, FlatParameters, SideInformation
 
 
 def naive_gradient(model: nn.Module, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:

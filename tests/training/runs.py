@@ -14,8 +14,7 @@ from sklearn.datasets import load_digits
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.examples import PublicData
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts, PublicData
 from privmix.training.run import TrainingRun
 from privmix.training.trained import TrainedModel
 from privmix.training.trainer import Trainer

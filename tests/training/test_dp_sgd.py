@@ -17,11 +17,10 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.config import SCHEDULES, OptimiserConfig
 from privmix.training.dp_sgd import SAMPLING, DpSgd, Optimiser, StepObserver, TrainingRecords
-from privmix.training.facts import ImageLayout
-from privmix.training.gradients.clipping import Clipping
+from privmix.training.examples import ImageLayout
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.gradients.parameters import Clipping, FlatParameters, SideInformation
 from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.mechanisms import dp_sgd as mechanism
 from privmix.training.models.networks import LinearHead, ReluCNN

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.features.identity import Identity, Pixels
-from privmix.training.examples import PublicData
-from privmix.training.facts import ImageLayout
+from privmix.training.examples import ImageLayout, PublicData
 from tests.refusals import refuses
 from tests.training.public.helpers import public_data
 

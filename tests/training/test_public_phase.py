@@ -12,7 +12,7 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import public_phase
-from privmix.training.facts import ImageLayout
+from privmix.training.examples import ImageLayout
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.public.base import WithGradients
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig

@@ -10,7 +10,7 @@ import torch
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.models.base import build_model
 from privmix.training.trained import TrainedModel, load_trained
 from tests.hostile.corpus import certify, edit

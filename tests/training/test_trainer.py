@@ -16,8 +16,7 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.dp_sgd import StepObserver, TrainingRecords
-from privmix.training.examples import PublicData
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts, PublicData
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.models.base import Classifier
 from privmix.training.public.config import ExtendedConfig, WarmUpConfig

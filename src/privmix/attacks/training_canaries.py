@@ -28,8 +28,8 @@ from privmix.progress import Progress
 from privmix.training.batches import Batch
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import StepObserver, TrainingRecords, drawn_records
-from privmix.training.facts import ModelFacts
-from privmix.training.gradients.clipping import Clipping
+from privmix.training.examples import ModelFacts
+from privmix.training.gradients.parameters import Clipping
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models.base import Classifier
 from privmix.training.plan import TrainingPlan

@@ -32,7 +32,7 @@ from privmix.named import options_in
 from privmix.progress import Progress
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.models.own import OwnNetwork
 from privmix.training.plan import TrainingPlan

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from privmix.learning.base import ReleaseFacts, ReleaseLearner
-    from privmix.training.facts import ModelFacts
+    from privmix.training.examples import ModelFacts
     from privmix.training.trained import TrainedModel
 
 

@@ -16,7 +16,7 @@ from privmix.features.base import Extractor
 from privmix.jobs.columns import Columns
 
 if TYPE_CHECKING:
-    from privmix.training.facts import ModelFacts
+    from privmix.training.examples import ModelFacts
 
 
 _PRIVATE = "public records: this is the private dataset"

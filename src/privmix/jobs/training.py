@@ -34,8 +34,7 @@ from privmix.rounding import exact
 from privmix.shown import Bars, Shown
 from privmix.training.config import OPTIONS, OWN, TrainingConfig, named_model
 from privmix.training.dp_sgd import TrainingRecords, share_streams
-from privmix.training.examples import PublicData
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts, PublicData
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models.own import OwnNetwork, own_module
 from privmix.training.plan import TrainingPlan

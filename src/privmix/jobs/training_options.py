@@ -18,7 +18,7 @@ from privmix.training.views.config import ViewConfig
 if TYPE_CHECKING:
     from privmix.features.base import Extractor
     from privmix.ledger.ledger import Ledger
-    from privmix.training.facts import ModelFacts
+    from privmix.training.examples import ModelFacts
 
 _PRIVACY: Final = "Privacy"
 _VIEWS: Final = "Views and mixup"

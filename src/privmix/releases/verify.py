@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.accounting.base import PrivacyCost
-from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING
+from privmix.audits.empty_runs import ROUNDING, UP_TO_ROUNDING
 from privmix.audits.evidence import RowEvidence, beside_tests, centre_tests, row_law
 from privmix.audits.noise_tests import ON_THE_GRID, NoiseTest
 from privmix.certificate import certificate as common

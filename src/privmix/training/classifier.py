@@ -25,8 +25,7 @@ from privmix.options import refuse_unknown
 from privmix.rounding import exact
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.examples import PublicData
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts, PublicData
 from privmix.training.trained import TrainedModel
 from privmix.training.trainer import Trainer
 from privmix.training.views.config import ViewConfig

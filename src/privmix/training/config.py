@@ -34,7 +34,7 @@ from privmix.training.public.config import (
 from privmix.training.views.config import STORED, Augmentations, ViewConfig, check_augmentations, self_augmentations
 
 if TYPE_CHECKING:
-    from privmix.training.facts import ModelFacts
+    from privmix.training.examples import ModelFacts
     from privmix.training.plan import TrainingPlan
 
 LINEAR: Final = "linear"

@@ -11,8 +11,7 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.progress import Progress
 from privmix.training.config import TrainingConfig
-from privmix.training.examples import PublicData
-from privmix.training.facts import ImageLayout, ModelFacts
+from privmix.training.examples import ImageLayout, ModelFacts, PublicData
 from privmix.training.gradients.parameters import FlatParameters, SideInformation
 from privmix.training.models.base import Classifier
 from privmix.training.public.base import METHODS, ExtendedMethod, PublicGradients, parse_method

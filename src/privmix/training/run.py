@@ -34,12 +34,10 @@ from privmix.rounding import rounded_up
 from privmix.training.certificate import CARD_FILE, WEIGHTS_FILE
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import DpSgd, Optimiser, StepObserver, TrainingRecords
-from privmix.training.examples import PublicData
-from privmix.training.facts import ModelFacts
-from privmix.training.gradients.clipping import Clipping
+from privmix.training.examples import ModelFacts, PublicData
 from privmix.training.gradients.config import AUTO, ExecutionConfig
 from privmix.training.gradients.execution import Chunks, choose_strategy, fitting_chunk
-from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.parameters import Clipping, FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
 from privmix.training.models.base import Classifier
 from privmix.training.plan import TrainingPlan

@@ -24,7 +24,7 @@ from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.folders import HeldFolder, held
 from privmix.shown import Bars, Shown
 from privmix.training.certificate import CARD_FILE, WEIGHTS_FILE, model_card, read_certificate
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.models.base import Classifier, model_from_spec, quiet_torch, without_memory
 from privmix.training.models.own import OwnNetwork
 from privmix.untrusted import array_shapes, open_plain, read_json

@@ -21,8 +21,7 @@ from privmix.progress import Progress, silent
 from privmix.training.certificate import training_certificate
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import StepObserver, TrainingRecords
-from privmix.training.examples import PublicData
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts, PublicData
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.mechanisms.base import plan_types
 from privmix.training.models.base import Classifier, build_model

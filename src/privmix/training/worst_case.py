@@ -32,9 +32,8 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress, silent
 from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import DpSgd, Optimiser, TrainingRecords
-from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
-from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.parameters import Clipping, FlatParameters
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models.networks import LinearHead
 from privmix.training.noise import noise_scale

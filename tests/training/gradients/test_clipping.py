@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from privmix.training.gradients.clipping import Clipping, lengths
 from privmix.training.gradients.config import AUTOMATIC, CLIPPINGS, FLAT
+from privmix.training.gradients.parameters import Clipping, lengths
 from tests.refusals import refuses
 
 both_kinds = pytest.mark.parametrize("kind", CLIPPINGS)
@@ -85,7 +85,7 @@ def test_lengths_are_exact_and_do_not_depend_on_blocks(monkeypatch: pytest.Monke
     vectors = torch.rand(7, 1000, generator=torch.Generator().manual_seed(0))
     found = lengths(vectors)
     assert torch.allclose(found, vectors.double().square().sum(1).sqrt(), rtol=1e-14)
-    monkeypatch.setattr("privmix.training.gradients.clipping.CPU_BLOCK", 2500)
+    monkeypatch.setattr("privmix.training.gradients.parameters.CPU_BLOCK", 2500)
     assert torch.equal(lengths(vectors), found)
     assert lengths(vectors[:0]).shape == (0,)
     assert float(lengths(torch.full((1, 4), 3e38))[0]) == pytest.approx(6e38)

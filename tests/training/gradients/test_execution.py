@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput
 from privmix.training import run
 from privmix.training.gradients import execution
-from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.gradients.execution import (
     STRATEGIES,
@@ -21,7 +20,7 @@ from privmix.training.gradients.execution import (
     fitting_chunk,
     whole,
 )
-from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.parameters import Clipping, FlatParameters
 from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models.base import build_model
 from tests.refusals import refuses

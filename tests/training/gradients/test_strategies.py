@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.config import AUTOMATIC, FLAT
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.gradients.parameters import Clipping, FlatParameters, SideInformation
 from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models.hf import PretrainedClassifier
 from privmix.training.models.networks import LinearHead, ReluCNN, ResNet9, TanhCNN, WideResNet

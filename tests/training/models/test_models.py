@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput, MissingExtra
-from privmix.training.facts import ImageLayout
+from privmix.training.examples import ImageLayout
 from privmix.training.models.base import Classifier, build_model, model_from_spec
 from privmix.training.models.hf import PretrainedClassifier
 from privmix.training.models.layers_check import check_independence, check_model

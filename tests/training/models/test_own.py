@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import privmix as pm
 from privmix.errors import InvalidInput, StorageError
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.models.own import OwnNetwork, own_module
 from privmix.training.verify import NO_MODULE
 from tests.refusals import refuses

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from privmix.training.facts import ImageLayout
+from privmix.training.examples import ImageLayout
 from privmix.training.public_phase import PublicViews
 from privmix.training.views.augment import parse_augmentations
 from privmix.training.views.autoaugment import POLICY, AutoAugment, operate

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.training.examples import PublicData
-from privmix.training.facts import ImageLayout
+from privmix.training.examples import ImageLayout, PublicData
 from privmix.training.views.augment import Flip, Noise, parse_augmentations
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import MicrobatchMixer, Mixing, ViewPipeline

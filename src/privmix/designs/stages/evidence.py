@@ -4,7 +4,7 @@ A map is made by eigenvectors, in float32. The machine that made it reproduces i
 passes. Elsewhere libraries add in another order: eigenvectors have other signs, and turn among those whose eigenvalues
 rounding does not separate. Such a map is tested by its definition, which no such turn changes. Its directions are
 orthogonal and are eigenvectors of the released matrix up to a share of its largest eigenvalue
-(:mod:`privmix.audits.agreement`). Its weights, order and class means follow from these.
+(:mod:`privmix.audits.empty_runs`). Its weights, order and class means follow from these.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
-from privmix.audits.empty_runs import part_tests
+from privmix.audits.empty_runs import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors, part_tests
 from privmix.audits.noise_tests import NoiseTest
 from privmix.designs.stages import released
 from privmix.designs.stages.released import ResidualMap, ThreeStageMoments, TwoStageMoments

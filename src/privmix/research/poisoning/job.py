@@ -28,7 +28,7 @@ from privmix.research.poisoning.trials import PoisoningResult, TrialConfig, run_
 from privmix.research.poisoning.victims.extractor import pretrained
 from privmix.research.poisoning.victims.ordinary import Victim, VictimConfig
 from privmix.rounding import rounded_up
-from privmix.training.facts import ImageLayout
+from privmix.training.examples import ImageLayout
 
 STATEMENTS: Final = (
     "An attack that reaches little proves little: others may reach more. Only a guarantee bounds all attacks.",

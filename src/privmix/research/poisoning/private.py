@@ -30,7 +30,7 @@ from privmix.research.poisoning.images import VictimImages
 from privmix.rounding import exact
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import TrainingRecords
-from privmix.training.facts import ModelFacts
+from privmix.training.examples import ModelFacts
 from privmix.training.trainer import Trainer
 
 

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from privmix.devices import full_precision
 from privmix.errors import InvalidInput
-from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.gradients.parameters import Clipping, FlatParameters, SideInformation
 from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy, shares
 from privmix.training.models.networks import LinearHead
 

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, PrivmixError
-from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.config import AUTO, ExecutionConfig
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.gradients.parameters import Clipping, FlatParameters, SideInformation
 from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
 from privmix.training.models.base import is_out_of_memory
 from privmix.training.noise import MOST_AT_ONCE

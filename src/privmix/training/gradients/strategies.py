@@ -24,8 +24,7 @@ from torch.nn.functional import cross_entropy
 from privmix._registry import Registry
 from privmix.devices import full_precision
 from privmix.errors import InvalidInput
-from privmix.training.gradients.clipping import Clipping, lengths
-from privmix.training.gradients.parameters import FlatParameters, SideInformation
+from privmix.training.gradients.parameters import Clipping, FlatParameters, SideInformation, lengths
 
 # Records whose clipped gradients are added in float32. In long sums, one more record moves the rounding of the others.
 _ADDED: Final = 64

@@ -19,7 +19,7 @@ from torch.nn.modules import module as hooks
 from privmix._registry import Registry
 from privmix.errors import InvalidInput, check_integer
 from privmix.training.config import OWN
-from privmix.training.facts import ImageLayout
+from privmix.training.examples import ImageLayout
 from privmix.untrusted import MEBIBYTE
 
 

@@ -23,7 +23,7 @@ from privmix.training.models.base import MODELS, Classifier, Wanted, is_out_of_m
 from privmix.training.models.layers_check import check_independence, check_model, keep_in_evaluation
 
 if TYPE_CHECKING:
-    from privmix.training.facts import ModelFacts
+    from privmix.training.examples import ModelFacts
 
 # Folders hold no code: the authors of TorchScript and torch.export call their loaders unsafe. A JSON list of allowed
 # ATen operations let a file write past a buffer, since kernels do not check their arguments.

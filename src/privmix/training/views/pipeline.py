@@ -20,8 +20,7 @@ from privmix.features.projected import Continued
 from privmix.fields import Positive, check_fields
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.examples import PublicData
-from privmix.training.facts import ImageLayout
+from privmix.training.examples import ImageLayout, PublicData
 from privmix.training.views.augmentation import Augmentation, augment, box_mask
 from privmix.training.views.config import MixingKind, ViewConfig
 from privmix.training.views.record_random import RecordRandom
