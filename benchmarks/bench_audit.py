@@ -126,17 +126,7 @@ def speed() -> dict[str, Any]:
 
 def write(kept: dict[str, dict[str, Any]]) -> None:
     rows = [_row(cell, kept[cell.name]) for cell in cells() if cell.name in kept]
-    header = [
-        "design",
-        "noise from",
-        "claimed",
-        "published formula",
-        "PLD",
-        "proven",
-        "refuted",
-        "runs",
-        "time",
-    ]
+    header = ["design", "noise from", "claimed", "published formula", "PLD", "proven", "refuted", "runs", "time"]
     tables = [common.table(header, rows)]
     if found := kept.get("speed"):
         tables.append(

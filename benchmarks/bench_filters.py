@@ -9,17 +9,7 @@ import numpy as np
 from scipy.stats import norm
 
 import common
-from privmix.accounting import (
-    Adjacency,
-    Bounded,
-    Composed,
-    Event,
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    Repeated,
-    epsilon,
-)
+from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, Laplace, PoissonSampled, Repeated, epsilon
 from privmix.accounting.filters import Cost, Filter, make_filter
 
 DELTA = 1e-5

@@ -40,14 +40,7 @@ RUNS: Final = common.RESULTS / "gpu_runs.json"
 DELTA: Final = 1e-5
 # Problem -> records that are timed at once on a card.
 TIMED: Final = {"linear-1": 8192, "linear-16": 1024, "cnn-1": 2048, "cnn-16": 256, "wrn-1": 512, "wrn-16": 64}
-VIEWS_AT_ONCE: Final = {
-    "linear-1": 8192,
-    "linear-16": 4096,
-    "cnn-1": 2048,
-    "cnn-16": 2048,
-    "wrn-1": 128,
-    "wrn-16": 128,
-}
+VIEWS_AT_ONCE: Final = {"linear-1": 8192, "linear-16": 4096, "cnn-1": 2048, "cnn-16": 2048, "wrn-1": 128, "wrn-16": 128}
 FEW: Final = 8
 KEY: Final = ("method", "model", "batch", "epochs")
 METHODS: Final[dict[str, dict[str, Any]]] = {

@@ -56,11 +56,7 @@ def one_run(dataset: str, degree: int) -> tuple[dict[str, Any], dict[str, Any]]:
     data = open_dataset(common.data_root() / folder, split="test", classes=CLASSES, input_shape=(32, 32, 3)).read()
     extractor = parse_features(features)
     plans = ReleaseConfig(
-        records=records,
-        dim=extractor.output_dim(data.x.shape[1:]),
-        classes=CLASSES,
-        mixup_degree=degree,
-        centre="none",
+        records=records, dim=extractor.output_dim(data.x.shape[1:]), classes=CLASSES, mixup_degree=degree, centre="none"
     )
     cases = [
         InversionCase(plans.with_noise(1.0) if budget is None else plans.calibrate(budget, DELTA), budget)

@@ -25,14 +25,7 @@ from scipy.stats import spearmanr
 
 import common
 import poisoning_pictures as pictures
-from privmix.accounting import (
-    Adjacency,
-    FixedSizeSampled,
-    Laplace,
-    NeighbourCurve,
-    Repeated,
-    epsilon,
-)
+from privmix.accounting import Adjacency, FixedSizeSampled, Laplace, NeighbourCurve, Repeated, epsilon
 from privmix.accounting.pure import published_instahide_epsilon
 from privmix.designs import Fixed, Moments, Poisson
 from privmix.planning import ReleaseConfig

@@ -426,10 +426,7 @@ def jobs(only: Sequence[str], seeds: int) -> Iterator[tuple[str, Callable[[], di
             facts = {"sweep": "best", "data": "banking77", "epsilon": epsilon, "seed": seed}
             yield (
                 f"best banking77 linear 200 {epsilon} {seed}",
-                lambda facts=facts: {
-                    **facts,
-                    **run_best("banking77", "linear", 200, facts["epsilon"], facts["seed"]),
-                },
+                lambda facts=facts: {**facts, **run_best("banking77", "linear", 200, facts["epsilon"], facts["seed"])},
             )
         for sweep, name, epsilon in NETWORKS:
             facts = {"sweep": sweep, "data": name, "epsilon": epsilon, "seed": seed}
@@ -742,11 +739,7 @@ def collapse_table(runs: Mapping[str, Any]) -> str:
     head = ["features", "neural collapse (smaller is more)"]
     head += [f"least distance of a {what} to another class" for what in ("record", "mixed pair")]
     more = [
-        [
-            name,
-            *(f"{run[key]:.2f}" for key in ("norms", "angles", "duality")),
-            f"{run['disagreement']:.1f}%",
-        ]
+        [name, *(f"{run[key]:.2f}" for key in ("norms", "angles", "duality")), f"{run['disagreement']:.1f}%"]
         for name in GEOMETRY
         if (run := runs.get(f"geometry {name}"))
     ]

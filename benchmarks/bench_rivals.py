@@ -81,7 +81,7 @@ RIVALS: dict[str, Callable[[Task, float, float, np.random.Generator], float]] = 
     "Iterative Hessian Mixing": sketches.hessian,
 }
 GENERATORS: dict[str, Callable[[Task, float, float, np.random.Generator], float]] = {
-    "DPPro, labels not protected": dppro.run,
+    "DPPro, labels not protected": dppro.run
 }
 (DPPRO,) = GENERATORS
 # By dimension, which is searched as the widths are; the papers learn by logistic regression.
@@ -94,11 +94,7 @@ THEORY = "Poisson mixup, m by theory"
 CDA, CDA_DEGREE = "DP-CDA (classwise)", 64
 # Names of designs in the runs of bench_designs.py, whose models privmix fit makes.
 PRODUCTS = {
-    "banking77": {
-        "second moments": "moments",
-        THEORY: "poisson",
-        CDA: "classwise",
-    },
+    "banking77": {"second moments": "moments", THEORY: "poisson", CDA: "classwise"},
     "mnist": {"second moments": "moments", THEORY: "poisson"},
 }
 # (dataset, methods, epsilons, seeds), the dearest last

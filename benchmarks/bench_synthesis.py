@@ -56,8 +56,7 @@ from privmix.research.synthesis.metrics import classification_accuracy, frechet_
 from privmix.research.synthesis.quality import LabelledImages, Measure
 from privmix.research.synthesis.verb import synthesise
 from privmix.training.views.augment import parse_augmentations
-from privmix.training.views.augmentation import augment
-from privmix.training.views.record_random import RecordRandom
+from privmix.training.views.augmentation import RecordRandom, augment
 
 Features = Callable[[LabelledImages], NDArray[np.float32]]
 

@@ -56,7 +56,7 @@ TUNED = [
 ]
 # Further settings of a search: rate times the clipping bound, epochs, clipping bound.
 BEYOND: dict[tuple[str, float], list[tuple[float, int, float]]] = {
-    ("mnist", 8.0): [(3.2, 60, 0.1), (3.2, 120, 0.1), (1.6, 240, 0.1)],
+    ("mnist", 8.0): [(3.2, 60, 0.1), (3.2, 120, 0.1), (1.6, 240, 0.1)]
 }
 LEFT_OUT = 5
 INPUTS = {"mnist": (28, 28), "cifar10": (32, 32, 3), "banking77": ()}

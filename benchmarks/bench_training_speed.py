@@ -66,13 +66,7 @@ _CHUNKED = tuple(f"Opacus, {views} views at once" for views in (8, 16))
 _WHOLE = tuple(f"Opacus, {views} views at once" for views in (16, 256))
 CASES = {
     "wrn-16": Case(
-        "WRN-16-4, plain convolutions",
-        "wrn-16-4 plain",
-        (3, 32, 32),
-        16,
-        16,
-        16,
-        (*_OURS, *_WHOLE, "plain SGD"),
+        "WRN-16-4, plain convolutions", "wrn-16-4 plain", (3, 32, 32), 16, 16, 16, (*_OURS, *_WHOLE, "plain SGD")
     ),
     "wrn-16-standardised": Case(
         "WRN-16-4, standardised convolutions",
@@ -90,12 +84,7 @@ CASES = {
         1,
         64,
         16,
-        (
-            *_OURS,
-            *(f"Opacus, {views} views at once" for views in (4, 16)),
-            "Opacus ghost, chunks of 16",
-            "plain SGD",
-        ),
+        (*_OURS, *(f"Opacus, {views} views at once" for views in (4, 16)), "Opacus ghost, chunks of 16", "plain SGD"),
     ),
     "linear-16": Case(
         "linear head, d = 3969",

@@ -86,12 +86,7 @@ def draw(runs: dict[str, Any], tables: Sequence[Any]) -> list[str]:
 
 
 def _told(
-    results: dict[str, Any],
-    series: Any,
-    change: Callable[[Any, int], str],
-    title: str,
-    picture: str,
-    trials: int,
+    results: dict[str, Any], series: Any, change: Callable[[Any, int], str], title: str, picture: str, trials: int
 ) -> str:
     """A figure of success over noise, and its numbers."""
     rows = []

@@ -183,7 +183,6 @@ class Coded:
     read: Callable[[Any], Any]
 
 
-# Common ranges; the names differ in which ends are excluded.
 Positive = Annotated[float, Number(0, low_open=True)]
 Amount = Annotated[float, Number(0)]
 Share = Annotated[float, Number(0, 1, low_open=True, high_open=True)]

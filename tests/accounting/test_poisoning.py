@@ -46,12 +46,7 @@ def worst_mechanism(epsilon: float, delta: float, start: float, steps: int) -> l
 
 @pytest.mark.parametrize(
     ("adjacency", "poisoning", "steps"),
-    [
-        (ADD_REMOVE, "changed", 2),
-        (ADD_REMOVE, "inserted", 1),
-        (ADD_REMOVE, "deleted", 1),
-        (REPLACE_ONE, "changed", 1),
-    ],
+    [(ADD_REMOVE, "changed", 2), (ADD_REMOVE, "inserted", 1), (ADD_REMOVE, "deleted", 1), (REPLACE_ONE, "changed", 1)],
 )
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 0.0), (0.2, 0.01), (1e-7, 0.02)])
 def test_bounds_are_attained_by_a_mechanism_with_the_guarantee(

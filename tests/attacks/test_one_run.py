@@ -20,13 +20,7 @@ from privmix.attacks.one_run import (
     steinke_epsilon,
     steinke_p_value,
 )
-from privmix.attacks.one_run_proof import (
-    Mechanism,
-    best_guesses,
-    canaries_needed,
-    event_least,
-    prove,
-)
+from privmix.attacks.one_run_proof import Mechanism, best_guesses, canaries_needed, event_least, prove
 from privmix.errors import InvalidInput
 from tests.refusals import refuses
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from privmix.accounting import Adjacency, Gaussian, gdp_mu
 from privmix.audits.audit import FIRST, Stopping, audit_plan, audit_until, judge, share_of_look
-from privmix.audits.verdict import AuditVerdict
+from privmix.audits.bounds import AuditVerdict
 from privmix.audits.worst_case import AttackScores
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.audits.audit import audit_plan
-from privmix.audits.verdict import AuditVerdict
+from privmix.audits.bounds import AuditVerdict
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.designs.stages import engine as stages_engine
 from privmix.engine import rows as engine

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.data import numbering
-from privmix.data.numbering import DIGEST, Numbering
-from privmix.data.persons import numbered
+from privmix.data import persons as numbering
+from privmix.data.persons import DIGEST, Numbering, numbered
 from privmix.errors import StorageError
 from tests.refusals import refuses
 

@@ -46,8 +46,7 @@ def test_beliefs_follow_bayes(prior: float, epsilon: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("adjacency", "words"),
-    [("add_remove", "that a record is in the data"), ("replace_one", "which of two versions")],
+    ("adjacency", "words"), [("add_remove", "that a record is in the data"), ("replace_one", "which of two versions")]
 )
 def test_the_meaning_speaks_of_what_is_hidden(adjacency: str, words: str) -> None:
     text = meaning(adjacency, 0.62)

@@ -212,8 +212,7 @@ def test_every_method_is_built_by_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["", "dopey", "none+dope", "dope+dope", "dope+mirror", "multiplicity+dope+adadps", "multiplicity+", None],
+    "name", ["", "dopey", "none+dope", "dope+dope", "dope+mirror", "multiplicity+dope+adadps", "multiplicity+", None]
 )
 def test_names_that_make_no_method_are_refused(name: str) -> None:
     with refuses("public_method"):

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency
 from privmix.audits.audit import judge
-from privmix.audits.bounds import check_audit
-from privmix.audits.verdict import AuditVerdict
+from privmix.audits.bounds import AuditVerdict, check_audit
 from privmix.audits.worst_case import AttackScores
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches

@@ -51,8 +51,7 @@ def moved(
 
 
 @pytest.mark.parametrize(
-    ("kind", "batch"),
-    [(ClosedFormGradients, 2**18), (VmapGradients, 2**13), (LoopGradients, 2**9)],
+    ("kind", "batch"), [(ClosedFormGradients, 2**18), (VmapGradients, 2**13), (LoopGradients, 2**9)]
 )
 def test_one_record_moves_a_sum_by_no_more_than_the_noise_has_room_for(
     kind: type[GradientStrategy], batch: int

@@ -57,7 +57,6 @@ class PrivacyCost:
         """JSON-ready form; an infinite epsilon becomes None."""
         fields: dict[str, Any] = dict(vars(self))
         fields["adjacency"] = self.adjacency.value
-        # JSON has no infinity.
         fields["epsilon"] = self.epsilon if self.epsilon < float("inf") else None
         if not self.note:
             del fields["note"]

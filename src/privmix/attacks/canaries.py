@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough
-from privmix.audits.verdict import ShownProof
+from privmix.audits.bounds import ShownProof
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Choice, check_fields
 from privmix.mechanisms.plan import MOST_OF_ONE, RECORD, Unit, unit_named

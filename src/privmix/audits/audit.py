@@ -20,9 +20,8 @@ from privmix.accounting.api import epsilon, tradeoff_curve
 from privmix.accounting.base import UnsupportedEvent
 from privmix.accounting.events import Adjacency, Event
 from privmix.audits import bounds
-from privmix.audits.bounds import Rates, Scores, check_audit
+from privmix.audits.bounds import AuditVerdict, Rates, Scores, check_audit
 from privmix.audits.defaults import CONFIDENCE, RUNS
-from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores, EngineFactory, attack, real_engine, worst_case_of
 from privmix.errors import InvalidInput, check_number
 from privmix.plans.plan import Plan
@@ -83,7 +82,6 @@ def audit_until(
           moment to stop may depend in any way on what was seen.
     """
     share = check_audit(claimed_epsilon, delta, runs, confidence)
-    # A single look keeps the whole chance of error.
     if stopping.looks_once:
         return judge(attack(runs, 0, math.inf, progress), confidence, share)
     until = math.inf if stopping.seconds is None else time.monotonic() + stopping.seconds

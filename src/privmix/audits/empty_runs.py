@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
-from privmix.audits.noise_parts import ULP, check_grid
-from privmix.audits.noise_tests import NoiseTest, energy_test, small_values_test
+from privmix.audits.noise_tests import ULP, NoiseTest, check_grid, energy_test, small_values_test
 from privmix.audits.sensitivity import Pair, QuerySensitivity, distances
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine.rows import released_mean
@@ -170,7 +169,6 @@ def part_noises(
         for key, values in zip(parts, release(streams), strict=True):
             for off_diagonal, numbers in _entries(wide.part(key), values):
                 kept = drawn.setdefault((key, off_diagonal), [])
-                # Entries of all keys would fill the memory.
                 if len(kept) * numbers.size < max(samples, KEPT):
                     kept.append(numbers.astype(np.float64))
         return np.zeros(0)

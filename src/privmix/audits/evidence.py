@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits import noise_tests
-from privmix.audits.noise_parts import CANCELLED, ULP, Part, WeakDirections, check_grid
-from privmix.audits.noise_tests import NoiseTest
+from privmix.audits.noise_tests import CANCELLED, ULP, NoiseTest, Part, WeakDirections, check_grid
 from privmix.errors import InvalidInput
 from privmix.plans.parts import SumPlan
 from privmix.plans.plan import Plan

@@ -98,7 +98,6 @@ def croissant(
         "description": _description(plan, certificate["extractor"]["name"], about),
         **_said(about),
         "keywords": ["differential privacy", *(["mixup"] if mixes else [])],
-        # A release never changes: another release has another name.
         "version": "1.0.0",
         "isLiveDataset": False,
         "distribution": [*(_file(item, arrays.get(item["file"])) for item in files), _ROWS],
@@ -158,7 +157,6 @@ def _file(item: Mapping[str, Any], about: str | None) -> dict[str, Any]:
     name = str(item["file"])
     return {
         "@type": "cr:FileObject",
-        # A file's name identifies it inside the folder at any place of publication.
         "@id": name,
         "name": name,
         **({} if about is None else {"description": about}),

@@ -12,7 +12,7 @@ VERBS: Final = {
     "poisoning": Verb(
         "privmix.commands.account.poisoning:Poisoning",
         "Bound the success of poisoning attacks under a privacy guarantee.",
-    ),
+    )
 }
 
 account: Final = lazy_app(VERBS, "account", invoke_without_command=True, callback=running(Account))

@@ -73,7 +73,6 @@ class Evaluation(Measured):
 
     def to_dict(self) -> dict[str, Any]:
         figure = None if self.figure is None else str(self.figure)
-        # The record alone has these.
         own = {"classes", "confusion", "split"}
         found = {name: value for name, value in self.measurement.content.items() if name not in own}
         return {**found, "figure": figure}

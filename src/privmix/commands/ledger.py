@@ -137,7 +137,6 @@ class Init(AtLedger, Command[Facts]):
             if not self.adaptive:
                 raise InvalidInput("filter", self.filter, "none without `adaptive`")
         check_choice("unit", self.unit, UNITS)
-        # It prices Gaussian mechanisms tightest, which are nearly all charges.
         named = (self.filter or "gdp") if self.adaptive else None
         book, total = Ledger.create(self.ledger), {"epsilon": self.epsilon, "delta": self.delta}
         book.add_dataset(self.dataset, **total, adjacency=adjacency, adaptive=named, unit=self.unit)
@@ -197,7 +196,6 @@ def _what(entry: dict[str, Any]) -> str:
                 return f"{entry['id'][:8]} is for content {entry['fingerprint'][:12]}"
             if "step" in entry:
                 return f"{entry['id'][:8]}, step {entry['step']}: for records {entry['content'][:12]}"
-            # Hashes of files are long: their number is what a reader needs.
             new = len(entry.get("files", ()))
             files = f"{new:,} file{'' if new == 1 else 's'} new to this ledger"
             return f"{entry['id'][:8]} is for content {entry.get('content', '')[:12]}, {files}"
@@ -238,7 +236,6 @@ class Verify(AtLedger, Command[Facts]):
         from privmix.ledger.verify import verify_ledger
 
         opened = self.opened()
-        # The ledger first: a statement is compared with what holds.
         counts = verify_ledger(opened, head=self.head)
         if self.statement is not None:
             check_ledger_total(opened, read_ledger_total(self.statement).total)

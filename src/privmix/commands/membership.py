@@ -89,7 +89,6 @@ class Membership(ModelColumns, ModelFiles, Recorded, Command["MembershipRisk"]):
         if self.members == self.nonmembers and self.held_out is None:
             raise InvalidInput("nonmembers", self.nonmembers, "a split other than that of the members")
         others, split = (self.data, self.nonmembers) if self.held_out is None else (self.held_out, "train")
-        # A dataset without splits is read whole.
         if self.held_out is not None and has_splits(self.held_out):
             split = self.nonmembers
         facts = target.model.facts_

@@ -132,10 +132,7 @@ class Spec(TableColumns, SpecOptions, EstimateOptions, NewFile, Command[TableSpe
     example = "privmix spec adult --out spec.json --label-column income --number age=17:90 --category sex=Female,Male"
 
     data: Any = option(
-        MISSING,
-        "Table file, folder or pattern: CSV, JSON lines or Parquet.",
-        in_python="Also a frame.",
-        argument=True,
+        MISSING, "Table file, folder or pattern: CSV, JSON lines or Parquet.", in_python="Also a frame.", argument=True
     )
     _: KW_ONLY
     out: str | Path | None = option(None, "File to write: .json.", needed=True)

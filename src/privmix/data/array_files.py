@@ -227,7 +227,6 @@ _TENSOR_TYPES: Final = {
     "F32": "f4",
     "F64": "f8",
 }
-# Values of one slice: 64 MiB of float32.
 PIECE_VALUES: Final = 2**24
 
 

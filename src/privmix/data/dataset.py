@@ -13,15 +13,7 @@ from privmix.data.files import SPLITS, CopyFirst, folder_split, is_here, is_hidd
 from privmix.data.frames import library_of, may_have_splits, open_frame, open_table, settled
 from privmix.data.images import COLOURS, ImageFolderSource, check_image_size, class_folders, is_image
 from privmix.data.memory import open_arrays
-from privmix.data.reader import (
-    Request,
-    formats,
-    holds_split,
-    reader_of,
-    refuse_arrow,
-    refuse_dialect,
-    suffixes,
-)
+from privmix.data.reader import Request, formats, holds_split, reader_of, refuse_arrow, refuse_dialect, suffixes
 from privmix.data.remote import RemoteSource, is_remote, local_path
 from privmix.data.remote_files import RemotePath, as_remote
 from privmix.data.source import DECODER, MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source, resolve_classes

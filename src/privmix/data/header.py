@@ -94,7 +94,6 @@ def _first(place: Path, split: str) -> Path:
         found = [Path(name) for name in sorted(glob.glob(str(place), recursive=True))]
     refuse_arrow(found, place)
     tables = [file for file in found if reader_of(file) is not None]
-    # Descriptions of a dataset often lie next to its tables as .json or .txt files.
     tables = [file for file in tables if not file.name.lower().endswith((".json", ".txt"))] or tables
     marked = [file for file in tables if split in (split_of(file.name), split_of(file.parent.name))]
     if not (marked or tables):

@@ -15,7 +15,6 @@ from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import Source, resolve_classes
 from privmix.untrusted import parse_json
 
-# Shards are read one after the other, so a few footers spare a request for each range.
 _FOOTERS: Final = 16
 
 

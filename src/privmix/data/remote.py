@@ -144,7 +144,6 @@ def remote_digests(url: str, split: str | None = None, skip: Callable[[str], boo
         else:
             digest = hashlib.sha256()
             with talking(url), found.system.open(file, "rb") as stream:
-                # By pieces: files may be larger than the memory.
                 while piece := stream.read(2**20):
                     digest.update(piece)
             digests.append(digest.hexdigest())

@@ -19,7 +19,6 @@ from privmix.mechanisms.persons import grouped
 
 Tile = tuple[NDArray[Any], NDArray[np.int64]]
 
-# Indices of this many records take at most 128 MiB.
 _BEGINS_AT_ONCE = 2**24
 
 

@@ -224,7 +224,6 @@ class Preprocessing:
         stated = [found.get("crop_size")] if found.get("do_center_crop", True) else []
         sides = map(_side_of, [*stated, found.get("size"), *sizes])
         side = next((side for side in sides if side is not None), _DEFAULT_SIDE)
-        # Mean 0 and deviation 1 leave the colours as they are.
         if found.get("do_normalize") is False:
             return cls(side, (0.0,) * 3, (1.0,) * 3)
         fallback = _CLIP if "clip" in model_type else _IMAGENET

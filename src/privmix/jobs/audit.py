@@ -12,7 +12,7 @@ from privmix.accounting.base import UnsupportedEvent
 from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit, audit_noise
 from privmix.audits.audit import Stopping, audit_plan
-from privmix.audits.verdict import AuditVerdict
+from privmix.audits.bounds import AuditVerdict
 from privmix.errors import REFUTED, InvalidInput
 from privmix.jobs.kinds import certified_plan, read_certified, verify_certified
 from privmix.jobs.recording import Measured, Measurement

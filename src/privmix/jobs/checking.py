@@ -89,7 +89,6 @@ class CheckedFolder(Shown):
             "not checked": f"{len(self.unchecked)} item{'s' * (len(self.unchecked) != 1)}",
             "warnings": "; ".join(self.warnings),
         }
-        # Warnings come last, where readers of a terminal look.
         first = {name: fact for name, fact in facts.items() if name != "warnings"}
         return title, {**first, **{name: text for name, text in more.items() if text}}
 

@@ -46,7 +46,6 @@ _LONGEST: Final = 2000
 _MOST: Final = 100
 _LARGEST_FILE: Final = 16 * MEBIBYTE
 _CSV_COLUMNS: Final = ("class", "description")
-# A capital after a small letter begins a word.
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 Texts = dict[str, tuple[str, ...]]
@@ -181,7 +180,6 @@ def _of_names(classes: Sequence[str]) -> Texts:
     words = {name: " ".join(re.sub(r"[\W_]+", " ", _HUMP.sub(" ", name)).split()).lower() for name in classes}
     if not any(any(letter.isalpha() for letter in spoken) for spoken in words.values()):
         raise InvalidInput(FIELD, NAMES, "descriptions: the class names of this release are numbers")
-    # A name of signs alone is used as it is.
     return {name: tuple(form.format(words[name] or name) for form in _TEMPLATES) for name in classes}
 
 

@@ -277,11 +277,7 @@ def _model(folder: Path) -> RunRecord:
 
 
 def _record(
-    certificate: Certificate,
-    recomputed: float,
-    summary: str,
-    settings: Mapping[str, Any],
-    utility: Mapping[str, Any],
+    certificate: Certificate, recomputed: float, summary: str, settings: Mapping[str, Any], utility: Mapping[str, Any]
 ) -> RunRecord:
     stated, digest = certificate["guarantee"], str(certificate["content_sha256"])
     promise, sealed = Guarantee.of(certificate), sealed_words(commitment_of(certificate))
@@ -300,7 +296,6 @@ def _record(
             "accountant": stated["accountant"],
             "is_upper_bound": stated["is_upper_bound"],
             "epsilon_asked": certificate["plan"]["epsilon"],
-            # JSON has no infinity.
             "recomputed_epsilon": recomputed if math.isfinite(recomputed) else None,
             **promise.curves(),
             "published": promise.published(),

@@ -33,7 +33,6 @@ from privmix.progress import Progress
 
 # Most places that are listed of each kind; all are counted.
 _MOST_PLACES: Final = 100
-# Records in memory at once; no finding depends on it.
 _STEP: Final = 4096
 _BROKEN_QUOTES: Final = "quotes that do not enclose whole cells, or are not closed: the text after them was not checked"
 _NUMBER: Final = Numeric(0, 1, False, Missing())

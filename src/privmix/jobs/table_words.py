@@ -23,7 +23,6 @@ from privmix.jobs.options import Said, SpecOptions
 from privmix.progress import Progress
 from privmix.untrusted import parse_json
 
-# Records in memory at once; no result depends on it.
 _STEP: Final = 4096
 # Each interval is a feature, and its noise does not shrink with its share.
 _MOST_INTERVALS: Final = 100

@@ -63,12 +63,7 @@ class ReleaseConfig(Setting):
     design: Design[Any] = field(kw_only=True)
 
     def __init__(
-        self,
-        records: int,
-        dim: int,
-        classes: tuple[str, ...],
-        design: str | Design[Any] = "poisson",
-        **given: Any,
+        self, records: int, dim: int, classes: tuple[str, ...], design: str | Design[Any] = "poisson", **given: Any
     ) -> None:
         """Take public facts, a design (object or ``NAME:KEY=VALUE,...``), other settings, the design's options."""
         shared = {item.name for item in fields(Setting)}

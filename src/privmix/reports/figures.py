@@ -49,7 +49,6 @@ def draw_epsilon_delta(
             )
             axes.plot([epsilon], [delta], "o", color=VERMILION, markersize=8, **_HALO)
             _label(axes, epsilon, delta, f"ε = {rounded_up(epsilon)}", (8, 8))
-        # Epsilon 0, perfect privacy, is part of every scale.
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_xlabel("epsilon (ε)")
@@ -75,11 +74,9 @@ def draw_tradeoff(
     alpha, found = np.asarray(alphas)[order], 1 - np.asarray(betas)[order]
     with drawing() as (figure, axes):
         axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
-        # No attack reaches the area above the curve.
         axes.fill_between(alpha, found, 1, color=BLUE, alpha=0.12, linewidth=0)
         axes.plot(alpha, found, color=BLUE)
         axes.plot([at[0]], [at[1]], "o", color=VERMILION, markersize=8, **_HALO)
-        # Above the point a label would leave the drawing.
         above = at[1] > 0.6
         text = f"at {percent(at[0], 0)} false alarms\nat most {percent_up(at[1])} detected"
         _label(axes, *at, text, (14, -30) if above else (30, -16))
@@ -106,7 +103,6 @@ def draw_utility(
     """Accuracy against epsilon: (epsilon, accuracy, low, high) with intervals, next to that without privacy."""
     epsilons, values, lows, highs = zip(*points, strict=True)
     with drawing() as (figure, axes):
-        # Epsilons are mostly doubled: they then stand at equal distances.
         axes.set_xscale("log", base=2)
         spread = [
             [v - low for v, low in zip(values, lows, strict=True)],
@@ -143,7 +139,6 @@ def draw_bounds(name: str, proven: float, claimed: float | None, published: floa
             if value is not None:
                 axes.plot([value, value], [-0.42, 0.42], color=colour, linewidth=2.4, dashes=dashes or (None, None))
         if claimed is not None:
-            # The label stays inside the drawing.
             side = "right" if claimed > 0.6 * most else "left"
             _label(axes, claimed, 0.42, f"claimed {rounded_up(claimed)}", (0, 4), side)
         axes.set_ylim(-0.5, 0.95)

@@ -38,12 +38,7 @@ class WeightMultiplicity(ExtendedMethod):
     settings: ClassVar[tuple[str, ...]] = ("rho", "perturbations", "adaptive")
 
     def __init__(
-        self,
-        source: PublicGradients,
-        rho: float = 0.1,
-        perturbations: int = 16,
-        *,
-        adaptive: bool = False,
+        self, source: PublicGradients, rho: float = 0.1, perturbations: int = 16, *, adaptive: bool = False
     ) -> None:
         self.source: Final = source
         self.rho: Final = rho

@@ -57,7 +57,6 @@ class Ledgers:
 
     async def begin(self, request: Request) -> Response:
         """Give a dataset its budget, once and for all."""
-        # A field that a browser left out has its first value, so that the page can be shown again.
         given = {**_START, **dict(await self._desk.form(request))}
         said = {name: given[name].strip() for name in _START}
         return await run_in_threadpool(self._begin, said)

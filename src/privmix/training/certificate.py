@@ -124,10 +124,9 @@ def _statements(
         case Adjacency.REPLACE_ONE:
             relation = f"the content of {unit_of(plan).changed}"
     count = statements_of_count(plan)
-    averaged = {
-        None: "its views",
-        1: "the views of one of their records",
-    }.get(plan.per_person, f"up to {plan.per_person} of their records and the views of these")
+    averaged = {None: "its views", 1: "the views of one of their records"}.get(
+        plan.per_person, f"up to {plan.per_person} of their records and the views of these"
+    )
     unit = (
         f"each {unit_of(plan).one}'s gradient, averaged over {averaged}, is clipped once"
         if plan.microbatch_size == 1

@@ -26,8 +26,8 @@ from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.noise import GroupedSum, call_size, check_processes, deal
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.base import ExtendedMethod
+from privmix.training.views.augmentation import RecordRandom
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
-from privmix.training.views.record_random import RecordRandom
 from privmix.world import World
 
 # Rows hashed at once, and rows checked at once.

@@ -316,5 +316,4 @@ def _least(draft: TrainingPlan) -> float:
 def _larger(delta: float) -> Iterator[float]:
     """Powers of ten above ``delta``, and last a delta at which every mechanism has a finite epsilon."""
     yield from (10.0**power for power in range(math.floor(math.log10(delta)) + 1, 0))
-    # The largest float64 below 1.
     yield 1 - 2.0**-53

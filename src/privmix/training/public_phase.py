@@ -18,9 +18,8 @@ from privmix.training.public.base import METHODS, ExtendedMethod, PublicGradient
 from privmix.training.public.config import ExtendedConfig, Scenario
 from privmix.training.public.warmup import warm_up
 from privmix.training.trained import shaped
-from privmix.training.views.augmentation import Augmentation, augment
+from privmix.training.views.augmentation import Augmentation, RecordRandom, augment
 from privmix.training.views.pipeline import Mixing, ViewPipeline, check_images
-from privmix.training.views.record_random import RecordRandom
 
 
 def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod | None:

@@ -22,10 +22,9 @@ from torch import Tensor
 
 from privmix.accounting.events import Adjacency
 from privmix.audits.audit import Stopping, audit_until, judge
-from privmix.audits.bounds import Scores
+from privmix.audits.bounds import AuditVerdict, Scores
 from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.audits.empty_runs import GAUSSIAN, FreshStreams, PureNoise, count_noises
-from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores, Mask
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams

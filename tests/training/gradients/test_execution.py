@@ -12,14 +12,7 @@ from privmix.errors import InvalidInput
 from privmix.training import run
 from privmix.training.gradients import execution
 from privmix.training.gradients.config import ExecutionConfig
-from privmix.training.gradients.execution import (
-    STRATEGIES,
-    Chunks,
-    OutOfMemory,
-    choose_strategy,
-    fitting_chunk,
-    whole,
-)
+from privmix.training.gradients.execution import STRATEGIES, Chunks, OutOfMemory, choose_strategy, fitting_chunk, whole
 from privmix.training.gradients.parameters import Clipping, FlatParameters
 from privmix.training.gradients.strategies import GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models.base import build_model

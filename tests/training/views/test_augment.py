@@ -24,8 +24,7 @@ from privmix.training.views.augment import (
     Sobel,
     parse_augmentations,
 )
-from privmix.training.views.augmentation import Augmentation, augment
-from privmix.training.views.record_random import RecordRandom
+from privmix.training.views.augmentation import Augmentation, RecordRandom, augment
 from tests.refusals import refuses
 
 # Fixed seeds; a statistical test would fail by chance with a probability below this.

@@ -8,10 +8,10 @@ from PIL import Image
 from privmix.training.examples import ImageLayout
 from privmix.training.public_phase import PublicViews
 from privmix.training.views.augment import parse_augmentations
+from privmix.training.views.augmentation import RecordRandom
 from privmix.training.views.autoaugment import POLICY, AutoAugment, operate
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
-from privmix.training.views.record_random import RecordRandom
 from tests.refusals import refuses
 
 

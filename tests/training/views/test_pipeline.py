@@ -11,9 +11,9 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.training.examples import ImageLayout, PublicData
 from privmix.training.views.augment import Flip, Noise, parse_augmentations
+from privmix.training.views.augmentation import RecordRandom
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import MicrobatchMixer, Mixing, ViewPipeline
-from privmix.training.views.record_random import RecordRandom
 from tests.refusals import refuses
 
 CLASSES = 4

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from privmix.training.views.record_random import RecordRandom
+from privmix.training.views.augmentation import RecordRandom
 from tests.refusals import refuses
 
 # Seeds are fixed, so a test that passes once always does; the level says how surprising a failure would be.

@@ -50,7 +50,6 @@ class Hierarchical(NoisyLabels):
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Hierarchical]]:
         classes = len(setting.classes)
-        # With all classes in each row this would be Poisson mixup, which is tried as a design of its own.
         expected = min(3.0, classes / 2)
         # The rate of a record within a drawn class is this quotient over the records, and cannot exceed 1.
         if _DEGREE * classes / expected > setting.records:

@@ -12,6 +12,7 @@ from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.fields import Amount, Choice, Number, Positive, Proportion, Rate, Size
 from privmix.training.views.augmentation import (
     Augmentation,
+    RecordRandom,
     blur,
     box_mask,
     brightness,
@@ -24,7 +25,6 @@ from privmix.training.views.augmentation import (
     sobel,
 )
 from privmix.training.views.autoaugment import AutoAugment
-from privmix.training.views.record_random import RecordRandom
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from privmix.training.views.augmentation import Augmentation
-from privmix.training.views.record_random import RecordRandom
+from privmix.training.views.augmentation import Augmentation, RecordRandom
 
 # Fill from outside of an image: grey, which models see as 0.
 _FILL: Final = 128

@@ -21,9 +21,8 @@ from privmix.fields import Positive, check_fields
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.examples import ImageLayout, PublicData
-from privmix.training.views.augmentation import Augmentation, augment, box_mask
+from privmix.training.views.augmentation import Augmentation, RecordRandom, augment, box_mask
 from privmix.training.views.config import MixingKind, ViewConfig
-from privmix.training.views.record_random import RecordRandom
 
 
 @dataclass(frozen=True)
