@@ -200,11 +200,9 @@ class Spec(TableColumns, SpecOptions, EstimateOptions, NewFile, Command[TableSpe
             raise InvalidInput("data", "drafted", allowed)
         gone = words.missing_texts(self.missing, known)
         # Wrong declarations cost nothing: they are refused before records are read.
-        stand_ins: dict[str, dict[str, Any]] = {
-            "number": {"range": [0, 1], "missing": INDICATOR},
-            "category": {"categories": ["?" * 65]},
-        }
-        _check({**entries, **{name: stand_ins[field] | with_tokens(name, gone) for name, field in wanted.items()}})
+        shapes: dict[str, Any] = {"number": {"range": [0, 1], "missing": INDICATOR}}
+        shapes["category"] = {"categories": ["?" * 65]}
+        _check({**entries, **{name: shapes[field] | with_tokens(name, gone) for name, field in wanted.items()}})
         hints = header or {}
         looks: dict[str, tuple[dict[str, Any], str]] = {}
         again = 0
