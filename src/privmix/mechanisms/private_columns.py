@@ -131,16 +131,17 @@ def _number_entry(
     counts = _counts(inside, cells, noise, streams, place, 1)
     upto, beyond = np.cumsum(counts), np.cumsum(counts[::-1])[::-1]
     error = noise * np.sqrt(np.arange(1, cells + 1))
-    # Cells at either end are cut off as long as noise explains all records from there to the end.
-    clear = [np.flatnonzero(upto > _SEEN * error + _ROUNDED), np.flatnonzero(beyond > _SEEN * error[::-1] + _ROUNDED)]
-    first, last = (clear[0][0], clear[1][-1]) if len(clear[0]) and len(clear[1]) else (0, cells - 1)
+    # Ends are cut off as long as noise explains all records from there on, but inside the outermost cells of bounds.
+    ends = [math.floor(EDGES[at] / step) - start for at in (min(seen[0], len(EDGES) - 1), max(seen[-1] - 1, 0))]
+    first = min(int(np.argmax(upto > _SEEN * error + _ROUNDED)), ends[0])
+    last = max(cells - 1 - int(np.argmax((beyond > _SEEN * error[::-1] + _ROUNDED)[::-1])), ends[1])
     first, last = (first, last) if first <= last else (0, cells - 1)
     parts = int(np.clip(upto[-1] / (_CLEAR * error[-1]), 1, _INTERVALS))
     wanted = upto[-1] * np.arange(1, parts) / parts
     # Noise lets cumulative counts fall.
     inner = {int(np.searchsorted(np.maximum.accumulate(upto), one)) + 1 for one in wanted}
     edges = [_edge(start + cell, step) for cell in sorted(inner) if first < cell <= last]
-    bounds = [_edge(start + int(first), step), _edge(start + int(last) + 1, step) - whole]
+    bounds = [_edge(start + first, step), _edge(start + last + 1, step) - whole]
     if bounds[0] >= bounds[1]:
         # One whole number, or nothing but it: a range has two ends.
         bounds[1] = bounds[0] + 1
@@ -149,7 +150,6 @@ def _number_entry(
 
 
 def _edge(cell: int, step: float) -> float:
-    # Twelve digits make 0.3 of 0.30000000000000004.
     made = float(f"{cell * step:.12g}")
     return int(made) if made.is_integer() else made
 
