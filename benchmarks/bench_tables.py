@@ -410,8 +410,9 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
         "delta": DELTA,
         "numbers": "releases without a label; inputs are all other columns. Estimated columns: bounds, bins and "
         "categories with a tenth of epsilon and of delta, the release with nine tenths. AdaSSP has the declared "
-        "features, a constant and the target's declared range. No line was tuned; bins were written before the "
-        "runs. R2 of predicting the mean is 0",
+        "features, a constant and the target's declared range. No line was tuned; bins were written before the runs. "
+        "The rule for the ends of estimated bounds was changed once, after runs on these tables. R2 of predicting the "
+        "mean is 0",
         "unit": "one record added or removed, in every line: noise of AIM and MST has the sensitivity 1 of one record",
         "epsilon of AIM and MST": "rho of zero-concentrated privacy by their own cdp_rho for this epsilon and delta; "
         "their scripts take delta 1e-9 by themselves, which costs them more",
