@@ -446,6 +446,7 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
     }
     ran = {run["method"] for run in runs}
     settings = {name: words for name, words in settings.items() if name not in RIVALS or name in ran}
+    settings["commits of the numbers"] = ", ".join(sorted({run["commit"] for run in common.kept(NUMBER_RUNS)}))
     missing = [name for name in RIVALS if name not in ran]
     if missing:
         settings["lines without a run so far"] = "; ".join(missing)
