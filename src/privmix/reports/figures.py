@@ -114,7 +114,6 @@ def draw_utility(
             axes.axhline(reference, color=INK, linewidth=1.1, dashes=(5, 3))
         _label(axes, epsilons[-1], values[-1], percent(values[-1]), (-4, -16), "right")
         low = min(*lows, *([] if reference is None else [reference]), *values)
-        # Accuracies lie close together: an axis from 0 would hide their differences.
         axes.set_ylim(max(0.0, low - 0.08), 1.0)
         axes.xaxis.set_major_locator(FixedLocator(list(epsilons)))
         axes.xaxis.set_minor_locator(NullLocator())

@@ -171,11 +171,12 @@ def method_names() -> tuple[str, ...]:
 
 def parse_method(name: str, field: str = "public_method") -> tuple[str, ...]:
     """Split ``none``, a method's name, or weight multiplicity and one other joined by ``+``; raise otherwise."""
+    # The methods' modules are imported for those who use them.
+    if name == "none":
+        return ()
     names = tuple(part.strip() for part in name.split("+")) if isinstance(name, str) else (name,)
     for part in names:
         check_choice(field, part, method_names())
-    if names == ("none",):
-        return ()
     if "none" in names or len(set(names)) < len(names) or sum(METHODS[part].directs for part in names) > 1:
         free, directing = (
             ", ".join(kind.name for kind in METHODS.all() if kind.directs is way) for way in (False, True)
