@@ -10,8 +10,6 @@ The registry lists its package's files, and those of other packages by entry poi
 them.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

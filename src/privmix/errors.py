@@ -1,7 +1,5 @@
 """Errors that a user meets: one line with the field, the value and what is allowed. Every layer may use this module."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

@@ -12,8 +12,6 @@ Not msgspec (checks only what it decodes), attrs (types have no ranges) or pydan
 numbers): the command line, editors and ``dataclasses.replace`` know dataclasses.
 """
 
-from __future__ import annotations
-
 import builtins
 import functools
 import inspect
@@ -242,7 +240,7 @@ class _Said:
     none: bool
     range: Range | None
     coded: Coded | None
-    each: _Said | None
+    each: "_Said | None"
 
     @property
     def ranged(self) -> bool:
@@ -261,7 +259,7 @@ _said: Callable[[Any], Mapping[str, _Said]] = functools.cache(_read_types)
 class NotImported:
     """Stands for the types that a module names and does not import at run time: its own business, and never stored."""
 
-    def __class_getitem__(cls, _: Any) -> type[NotImported]:
+    def __class_getitem__(cls, _: Any) -> "type[NotImported]":
         return cls
 
 

@@ -13,8 +13,6 @@ content, so that work is lost; they cannot read it, nor make us overwrite or rem
 Every layer may use this module. Owners, modes and descriptors are those of POSIX systems.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -99,7 +97,7 @@ class HeldFolder:
         with self.new(name, shared=shared) as stream:
             stream.write(content)
 
-    def folder(self, name: str) -> HeldFolder:
+    def folder(self, name: str) -> "HeldFolder":
         """Open a folder in it, made where missing; raise StorageError for another kind of entry or another owner."""
         refusal = StorageError(f"{self.path.name}/{name}: not a folder that the current user owns")
         with contextlib.suppress(FileExistsError):

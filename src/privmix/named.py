@@ -1,7 +1,5 @@
 """Objects chosen by name, with options of their own, as people write it: ``poisson:mixup_degree=64,person_mean``."""
 
-from __future__ import annotations
-
 import re
 import types
 from collections.abc import Callable, Mapping

@@ -1,8 +1,6 @@
 """torch's optimisers, equal to the last bit but created at once; every layer may use this module."""
 # torch's own import its compiler when made and used, which takes seconds in every process.
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

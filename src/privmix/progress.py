@@ -1,7 +1,5 @@
 """Progress of work: one form of callback for every layer."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 

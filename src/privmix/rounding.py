@@ -1,8 +1,6 @@
 """Printed bounds, rounded to their safe side: guarantees up, proofs and remainders down. For every layer."""
 # A figure set by a person (a budget, a delta) is printed exactly; a computed one never to the nearest.
 
-from __future__ import annotations
-
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 

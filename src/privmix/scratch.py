@@ -1,7 +1,5 @@
 """Scratch folders: private temporary folders, removed when the work ends, also after a kill. For every layer."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Views of results: a few lines in a terminal, a small card with a picture in a notebook. All is escaped here."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence

@@ -14,8 +14,6 @@ around it, mean kept. This step and sums of independent variables keep the order
 al. 2025, Feldman, Shenfeld 2025, 2026).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -98,7 +96,7 @@ class AllocationQuery:
         """One loss: a record is in every block, so that none of them is tiny."""
         return [(self.pmf(log_tail, step, add), self.count)]
 
-    def _law(self, log_tail: float) -> _Sum:
+    def _law(self, log_tail: float) -> "_Sum":
         tail = max(_LEAST_TAIL, _TAIL_STEP * math.ceil((2 - log_tail) / _TAIL_STEP))
         points, ratio = (_FEW_POINTS, _COARSE_RATIO) if self.rough else (_POINTS, _RATIO)
         return _sum_of(self.rows, _Row(self.noise_multiplier, tail, points, ratio))

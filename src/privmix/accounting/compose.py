@@ -10,8 +10,6 @@ The tilted masses w = p e^(t l - k) of each query are composed on a circle of 2^
 The lemmas and constants are in docs/accounting-numerics.md, sections 3 and 4.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The composed loss in one direction: which tilt, which window and which grid a question needs, and the answer."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections import OrderedDict

@@ -10,8 +10,6 @@ releases were chosen (Rogers, Roth, Ullman, Vadhan 2016). Each filter adds up:
 * ``pure``: pure epsilons (:class:`PureFilter`); adding them is valid for adaptive choices as it is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,11 +43,11 @@ class Cost:
     amount: float
     slack: float = 0.0
 
-    def plus(self, other: Cost) -> Cost:
+    def plus(self, other: "Cost") -> "Cost":
         """Both together; what sums lose to rounding is less than what every capacity is short of its guarantee."""
         return Cost(self.amount + other.amount, self.slack + other.slack)
 
-    def share(self, whole: Cost) -> float:
+    def share(self, whole: "Cost") -> float:
         """Return the share of ``whole`` that this is, the larger of amount and slack; infinite without slack."""
         slack = 0.0 if self.slack == 0 else self.slack / whole.slack if whole.slack else math.inf
         return max(self.amount / whole.amount, slack)
@@ -100,7 +98,7 @@ class GaussianFilter(Checked):
     name: str = "gdp"
 
     @staticmethod
-    def of(epsilon: float, delta: float) -> GaussianFilter:
+    def of(epsilon: float, delta: float) -> "GaussianFilter":
         """Return the largest filter that is (``epsilon``, ``delta``)-DP with a quarter of delta for the tails."""
         from privmix.accounting.gdp import profile
 
@@ -173,7 +171,7 @@ class RenyiFilter(Checked):
     name: str = "rdp"
 
     @staticmethod
-    def of(epsilon: float, delta: float) -> RenyiFilter:
+    def of(epsilon: float, delta: float) -> "RenyiFilter":
         """Return the order at which most Gaussian queries fit (``epsilon``, ``delta``), and the divergence there."""
         orders = np.arange(2, _HIGHEST_ORDER + 1)
         room = epsilon - _conversion(orders, delta)

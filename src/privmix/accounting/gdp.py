@@ -1,7 +1,5 @@
 """Gaussian-DP figures: the limit theorem (Bu et al. 2020), the papers' formulas, and a proven cover of a profile."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -89,7 +87,7 @@ class GdpCltAccountant:
     is_upper_bound: bool = False
     note: str = "limit theorem for many rows: an approximation, not a bound; it is too small at finite T"
 
-    def rough(self) -> GdpCltAccountant:
+    def rough(self) -> "GdpCltAccountant":
         return self
 
     def mu(self, event: Event, adjacency: Adjacency) -> float:
@@ -154,7 +152,7 @@ class AsPublishedAccountant:
                 return 0.0 if epsilon >= self.epsilon(event, 0.0, adjacency) else 1.0
         return gdp_delta(self.mu(event, adjacency), epsilon)
 
-    def rough(self) -> AsPublishedAccountant:
+    def rough(self) -> "AsPublishedAccountant":
         return replace(self, renyi=self.renyi.rough())
 
     def mu(self, event: Event, adjacency: Adjacency) -> float:

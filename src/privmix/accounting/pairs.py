@@ -11,8 +11,6 @@ likelihood ratio at the end. Its error is therefore as small as q is. Mass that 
 tail above each point (docs/accounting-numerics.md, section 2).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 
@@ -118,7 +116,7 @@ class Atoms:
     infinity: float
     missing: float
 
-    def mixed_with_nothing(self, weight: float) -> Atoms:
+    def mixed_with_nothing(self, weight: float) -> "Atoms":
         """Return the loss of a query that runs with public probability ``weight`` and else shows nothing (loss 0)."""
         probs = weight * self.probs
         probs[int(np.argmin(np.abs(self.losses)))] += 1 - weight

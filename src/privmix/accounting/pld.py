@@ -5,8 +5,6 @@ Sources: Koskela, Jalko, Honkela 2020 (FFT composition); Zhu, Dong, Wang 2022 (d
 grid loses accuracy with the number of compositions, and its transform's error hides any delta below about 1e-11.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -92,7 +90,7 @@ class ReplacedLoss:
     add: LossDirection
 
     @property
-    def directions(self) -> tuple[ReplacedLoss]:
+    def directions(self) -> "tuple[ReplacedLoss]":
         """Itself: which of two records is replaced by which makes no difference to the bound."""
         return (self,)
 
@@ -135,7 +133,7 @@ class LeastLoss:
     bounds: tuple[ComposedLoss | ReplacedLoss, ...]
 
     @property
-    def directions(self) -> tuple[LeastLoss]:
+    def directions(self) -> "tuple[LeastLoss]":
         """Itself: which of two records is replaced by which makes no difference to any of the bounds."""
         return (self,)
 
@@ -195,7 +193,7 @@ class PldAccountant:
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
         return _delta(event, adjacency, self.tolerance, self.name, epsilon)
 
-    def rough(self) -> SaddlePoints:
+    def rough(self) -> "SaddlePoints":
         return SaddlePoints(_ROUGH_TOLERANCE, self.name)
 
     def loss(self, event: Event, adjacency: Adjacency) -> ComposedLoss | ReplacedLoss | LeastLoss:
@@ -219,7 +217,7 @@ class SaddlePoints:
         loss = _composed_loss(event, adjacency, self.tolerance, self.name)
         return math.exp(min(0.0, loss.guess_log_delta(epsilon)))
 
-    def rough(self) -> SaddlePoints:
+    def rough(self) -> "SaddlePoints":
         return self
 
 

@@ -1,7 +1,5 @@
 """Costs of releases and trainings: one PLD of all queries, unless a private count set the others; costs of groups."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from dataclasses import replace

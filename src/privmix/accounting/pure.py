@@ -1,7 +1,5 @@
 """Pure differential privacy of Laplace queries (DP-InstaHide)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -54,7 +52,7 @@ class PureAccountant:
             total += count * _sampled(shift / multiplier, rate)
         return total
 
-    def rough(self) -> PureAccountant:
+    def rough(self) -> "PureAccountant":
         return self
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:

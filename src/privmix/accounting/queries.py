@@ -10,8 +10,6 @@ and B' is composed by itself in blocks of 4^k, on a grid that doubles its step w
 positive and summed directly: their error is relative, and every mass is rounded up.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -279,7 +277,7 @@ class PairQuery:
             return -float(self.pair.loss(np.array(self.pair.span(log_tail, True)))[1]), high
         return (-high, -low) if add else (low, high)
 
-    def _build(self, one_sided: _OneSided, add: bool) -> Atoms:
+    def _build(self, one_sided: "_OneSided", add: bool) -> Atoms:
         if self.two_sided:
             return fixed_size_atoms(one_sided(False), one_sided(True))
         atoms = one_sided(add)

@@ -12,8 +12,6 @@ So all rows are one query on the line, in pieces of 65,536 rows: the incomplete 
 thousand rounding units there.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -31,7 +29,7 @@ _TAIL_UNITS = 2.0**16
 _OFFSET_UNITS, _SQUARE_UNITS = 6.0, 12.0
 
 
-def spread_queries(noise_multiplier: float, rows: int) -> list[SpreadQuery]:
+def spread_queries(noise_multiplier: float, rows: int) -> "list[SpreadQuery]":
     """``rows`` rows of sums with normal weights and noise of ``noise_multiplier``, in as few queries as are exact."""
     whole, rest = divmod(rows, _MOST_ROWS)
     sizes = [(_MOST_ROWS, whole), (rest, 1)]

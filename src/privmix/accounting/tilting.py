@@ -9,8 +9,6 @@ of 1e-10 of 1 becomes a delta with an error of 1e-10 of itself. Sources: Grübel
 FFT); Alghamdi, Asoodeh, Calmon, Gomez, Kosut, Sankar 2023 (saddle points of the divergence).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

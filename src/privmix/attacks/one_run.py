@@ -6,8 +6,6 @@
   trade-off curve. Both stay valid where canaries influence each other; only power is lost.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,7 +43,7 @@ class OneRun:
         check_integer("correct guesses", self.correct, low=0, high=self.guesses)
 
     @classmethod
-    def of(cls, scores: ArrayLike, included: ArrayLike, guesses: int) -> OneRun:
+    def of(cls, scores: ArrayLike, included: ArrayLike, guesses: int) -> "OneRun":
         """Guess "in" for the highest (k,) scores and "out" for as many of the lowest, r in total; count hits."""
         seen, coins = np.asarray(scores, dtype=np.float64), np.asarray(included, dtype=bool)
         if seen.ndim != 1 or seen.shape != coins.shape or not np.isfinite(seen).all():

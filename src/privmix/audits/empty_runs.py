@@ -4,8 +4,6 @@ The real engines make one array for every kind of noise. An empty record is a ve
 subtracted mean are taken off. Features, classes and rows that do not matter are changed for more noise in less time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +53,7 @@ class PureNoise:
     beside: Scores | None = None
     source: str = ""
 
-    def stated(self, source: str, figure: float) -> PureNoise:
+    def stated(self, source: str, figure: float) -> "PureNoise":
         """Return the draws in the unit in which the certificate states their standard deviation as ``figure``."""
         # Other numbers of features and classes, and sums instead of averages, have other units.
         unit = figure / self.certified

@@ -8,8 +8,6 @@ Replayed: under add/remove, the others' draws are those of the larger dataset. T
 mean, and maps as that did, since later queries are judged for each answer of earlier ones.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,7 +112,7 @@ class Pair:
     def engine(self, records: PrivateRecords) -> Any:
         return self._make(self.plan, records, SecretStreams.from_seed(self._seed))
 
-    def replayed(self) -> tuple[Any, Any, Replayed | None]:
+    def replayed(self) -> "tuple[Any, Any, Replayed | None]":
         """Both engines, the second with the membership of the first and what that released; and who replays."""
         first, second = self.engine(self.present), self.engine(self.other)
         second.follow(first)

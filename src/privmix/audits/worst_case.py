@@ -9,8 +9,6 @@ Several canaries in one run are independent trials where records are drawn indep
 label (or, class by class, rows) that no other one touches.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from abc import ABC, abstractmethod
@@ -137,7 +135,7 @@ class AttackScores:
     repeats_without: Scores
     repeats_present: Scores
 
-    def and_then(self, later: AttackScores) -> AttackScores:
+    def and_then(self, later: "AttackScores") -> "AttackScores":
         sides = zip(vars(self).values(), vars(later).values(), strict=True)
         return AttackScores(*(np.concatenate(pair) for pair in sides))
 

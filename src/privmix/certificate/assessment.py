@@ -1,7 +1,5 @@
 """Answers to the questions of NIST SP 800-226 (Near, Darais, Lefkovitz and Howarth 2025), from public facts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Croissant 1.1 metadata of a release with the RAI vocabulary (MLCommons), made from the certificate alone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, Final

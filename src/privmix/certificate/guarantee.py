@@ -3,8 +3,6 @@
 Gomez et al. (2025) report mu and the regret: the most by which an attacker's advantage is smaller than mu implies.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
@@ -49,7 +47,7 @@ class Guarantee:
     exact: bool
 
     @classmethod
-    def of(cls, certificate: Mapping[str, Any]) -> Guarantee:
+    def of(cls, certificate: Mapping[str, Any]) -> "Guarantee":
         """Read the guarantee that a certificate states; verification checks it."""
         # For a private count the one point alone is promised: other counts would have led to other plans.
         stated = certificate["guarantee"]
@@ -62,7 +60,7 @@ class Guarantee:
         )
 
     @classmethod
-    def of_plan(cls, plan: Plan) -> Guarantee:
+    def of_plan(cls, plan: Plan) -> "Guarantee":
         cost, counted = plan.cost(), getattr(plan, "records_noise_multiplier", None) is not None
         least = float(plan.epsilon) if counted and plan.epsilon is not None else cost.epsilon
         return cls(least, cost.delta, plan.event, plan.adjacency, cost.accountant == "pld" and not counted)

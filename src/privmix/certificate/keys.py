@@ -3,8 +3,6 @@
 A statement is in-toto (version 1) in a DSSE envelope (version 1) with one signature.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib
@@ -221,7 +219,7 @@ class Statement:
     @classmethod
     def of(
         cls, kind: str, subject: Mapping[str, str], predicate: Mapping[str, Any], key: PrivateKey | None = None
-    ) -> Statement:
+    ) -> "Statement":
         """Make a statement of type ``kind`` (a URI) about names with their SHA-256, signed where there is a key."""
         content = {
             "_type": STATEMENT_TYPE,
@@ -266,7 +264,7 @@ class Statement:
             raise InvalidInput(name, "another form", allowed)
         return subject, predicate
 
-    def checked_by(self, key: PublicKey, name: str) -> Statement:
+    def checked_by(self, key: PublicKey, name: str) -> "Statement":
         """Return the same, marked as checked, once the owner of ``key`` is found to have signed it."""
         if self.key_id is None:
             raise InvalidInput(name, "no signature", "a signed statement")
@@ -293,12 +291,12 @@ class Statement:
         return (json.dumps(content, indent=2) + "\n").encode()
 
     @classmethod
-    def read(cls, path: Path, name: str, most_bytes: int, *, unsigned: bool = False) -> Statement:
+    def read(cls, path: Path, name: str, most_bytes: int, *, unsigned: bool = False) -> "Statement":
         """Read a plain file of at most ``most_bytes`` bytes; see :meth:`from_bytes`."""
         return cls.from_bytes(read_plain(path, name, most_bytes), name, unsigned=unsigned)
 
     @classmethod
-    def from_bytes(cls, content: bytes, name: str, *, unsigned: bool = False) -> Statement:
+    def from_bytes(cls, content: bytes, name: str, *, unsigned: bool = False) -> "Statement":
         """Read a stranger's envelope, strictly; ``unsigned`` allows a statement without one.
 
         Formal guarantees:

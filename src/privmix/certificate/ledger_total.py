@@ -1,7 +1,5 @@
 """A ledger's statement of one dataset's budget at one moment, in one file to be signed and handed on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,7 +101,7 @@ class LedgerTotal:
             raise InvalidInput(f"{_NAME} outcomes", self.outcomes.committed, "one outcome a charge")
 
     @classmethod
-    def rounded(cls, *, epsilon: float, spent: float, share: float | None, **rest: Any) -> LedgerTotal:
+    def rounded(cls, *, epsilon: float, spent: float, share: float | None, **rest: Any) -> "LedgerTotal":
         if not math.isfinite(spent):
             raise InvalidInput(f"{_NAME} spent", spent, "a finite epsilon")
         return cls(
@@ -129,7 +127,7 @@ class LedgerTotal:
         return Statement.of(TOTAL_TYPE, {self.dataset: content.pop("digest")}, content, key)
 
     @classmethod
-    def of(cls, statement: Statement) -> LedgerTotal:
+    def of(cls, statement: Statement) -> "LedgerTotal":
         """Read a stranger's statement, strictly: its fields, their types and ranges, in the one form there is."""
         subject, content = statement.parts(TOTAL_TYPE, _NAME)
         if "unit" not in content or "digest" in content:

@@ -1,7 +1,5 @@
 """Notes in a certificate: the ledger's reservation that paid for the release, and the series that it belongs to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final

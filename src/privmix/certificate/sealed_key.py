@@ -1,7 +1,5 @@
 """The key of a run, sealed to an auditor, who can then replay the run."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

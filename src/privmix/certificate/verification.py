@@ -1,7 +1,5 @@
 """Findings of a verification, of a release or of a trained model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -52,7 +50,7 @@ class Verification(Shown):
         extractor: Mapping[str, Any],
         unchecked: tuple[str, ...],
         tests: tuple[Any, ...] = (),
-    ) -> Verification:
+    ) -> "Verification":
         """Verification of a certificate that holds, at the price that was recomputed."""
         if certificate.unit.per_person is not None:
             unchecked = tuple(_PERSONS_UNCHECKED if text == COUNT_UNCHECKED else text for text in unchecked)

@@ -1,7 +1,5 @@
 """The frame of every command: help on one screen, ``--help-all``, and options from a file."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import tomllib

@@ -1,7 +1,5 @@
 """Files of arrays x and y: .npz, safetensors, or two .npy files. Pickled objects are never loaded."""
 
-from __future__ import annotations
-
 import math
 import zipfile
 from collections.abc import Collection, Iterator, Sequence
@@ -97,7 +95,7 @@ class _FileArray:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def reshape(self, *_: int) -> _FileArray:
+    def reshape(self, *_: int) -> "_FileArray":
         return _FileArray(self._path, self.shape[:1], self.dtype, self._start)
 
     def __getitem__(self, part: slice) -> NDArray[Any]:

@@ -1,7 +1,5 @@
 """One source for every format that comes as Arrow record batches: Parquet, CSV, tables in memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

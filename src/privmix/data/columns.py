@@ -1,7 +1,5 @@
 """Which columns of a table hold the inputs, and turning Arrow columns into arrays."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections import Counter

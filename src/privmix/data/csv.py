@@ -1,8 +1,6 @@
 """CSV files with a header line and one label column, plain or packed. Other columns are numbers, in tables texts."""
 # Quotes enclose whole cells and must be closed, or reading refuses the file: one record must not absorb others.
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

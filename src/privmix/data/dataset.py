@@ -1,7 +1,5 @@
 """One function that opens every supported kind of data: what a path holds, and what is in memory."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How CSV files are written where they are not as usual: declared, never guessed from records."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,7 +47,7 @@ class Dialect:
     def mark(self) -> str:
         return _SEPARATORS[self.separator or ","]
 
-    def of(self, file: Path) -> Dialect:
+    def of(self, file: Path) -> "Dialect":
         """Return the dialect with its separator, which the file name gives where none is declared."""
         if self.separator is not None:
             return self

@@ -1,7 +1,5 @@
 """Opening files: errors of one line, and which split a name stands for."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

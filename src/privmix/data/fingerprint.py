@@ -1,7 +1,5 @@
 """Hashes of files that identify a private dataset. They are private, like the files."""
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import json

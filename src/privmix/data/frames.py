@@ -1,8 +1,6 @@
 """Frames of pandas and polars, Arrow tables, datasets of Hugging Face's library; none but Arrow is imported here."""
 # A lazy frame is collected; data that can be read once are refused with the way to go.
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -198,7 +196,7 @@ class HeldTableSource(ArrowSource):
 
     travels = False
     # The same records with all columns but lists, images and the like: see `content_hashes`.
-    whole: HeldTableSource | None = None
+    whole: "HeldTableSource | None" = None
 
 
 _TORCH: Final = (

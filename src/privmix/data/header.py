@@ -1,7 +1,5 @@
 """A table's header, read without its records: column names, and types where the format declares them."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The idx format of MNIST: big-endian header, then the values; plain or gzipped."""
 # Bytes: 0, 0, type code, number of axes n, then n unsigned 32-bit lengths, then the array in C order.
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Iterator

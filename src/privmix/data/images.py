@@ -1,7 +1,5 @@
 """Decoding images, and folders of images by class."""
 
-from __future__ import annotations
-
 import io
 import math
 import warnings

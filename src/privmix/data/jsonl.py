@@ -1,7 +1,5 @@
 """JSON lines: one object a line, in UTF-8; plain or packed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final, cast

@@ -1,8 +1,6 @@
 """The stretches of records in a dataset's files where reading can begin, from headers and footers alone."""
 # The pass that counts CSV and JSON lines notes where some begin; only the length in bytes enters from a record.
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +30,7 @@ class Manifest:
     @classmethod
     def of(
         cls, stretches: Sequence[tuple[int, int]] | NDArray[np.int64], *, file: Path | None, anywhere: bool = False
-    ) -> Manifest:
+    ) -> "Manifest":
         """Make the manifest of one file, or of data in memory, from (place, records) of each stretch."""
         # `anywhere`: a reader can begin with any record.
         given = np.asarray(stretches, np.int64).reshape(-1, 2)
@@ -42,7 +40,7 @@ class Manifest:
         return cls(() if file is None else (file,), parts)
 
     @classmethod
-    def joined(cls, manifests: Iterable[Manifest]) -> Manifest:
+    def joined(cls, manifests: "Iterable[Manifest]") -> "Manifest":
         """Return the manifests of the same data, one after the other, as one."""
         files: list[Path] = []
         # The empty array covers a list without manifests, which `np.concatenate` refuses.

@@ -1,7 +1,5 @@
 """Datasets that people hold in their hands: ``(x, y)`` of arrays, tensors and lists."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final

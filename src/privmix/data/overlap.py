@@ -1,7 +1,5 @@
 """Whether public data are the private data, by a public rule: by files before a charge, by records afterwards."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import heapq
@@ -127,19 +125,19 @@ class InputHashes:
     telling: bool
 
     @classmethod
-    def of(cls, source: Source) -> InputHashes:
+    def of(cls, source: Source) -> "InputHashes":
         counts: Counter[bytes] = Counter()
         telling = _is_telling(source)
         for _, digests in _digests_of(source, telling):
             counts.update(digests)
         return cls(dict(counts), telling)
 
-    def beside(self, public: Container[bytes]) -> InputHashes:
+    def beside(self, public: Container[bytes]) -> "InputHashes":
         """Return the contents that private records count as, compared with a public dataset."""
         del public
         return self
 
-    def overlaps(self, private: InputHashes) -> bool:
+    def overlaps(self, private: "InputHashes") -> bool:
         """Whether these are in large part private records.
 
         At least 30 different ones must be shared, and the share that :func:`too_many` requires; of the private records
@@ -164,7 +162,7 @@ class PersonsContents:
         return "<PersonsContents>"
 
     @classmethod
-    def of(cls, source: Source, whose: NDArray[np.int64]) -> PersonsContents:
+    def of(cls, source: Source, whose: NDArray[np.int64]) -> "PersonsContents":
         """Read all records once; ``whose`` numbers the person of each, from 0."""
         held: list[set[bytes]] = [set() for _ in range(int(whose.max(initial=-1)) + 1)]
         telling = _is_telling(source)
@@ -231,12 +229,12 @@ class Sketch(Checked):
     telling: Switch
 
     @classmethod
-    def of(cls, contents: InputHashes) -> Sketch:
+    def of(cls, contents: InputHashes) -> "Sketch":
         """Make the sketch of these records, each counted once."""
         return cls(len(contents.counts), tuple(heapq.nsmallest(_SKETCHED, contents.counts)), contents.telling)
 
     @classmethod
-    def from_dict(cls, found: Any) -> Sketch:
+    def from_dict(cls, found: Any) -> "Sketch":
         """Read what :meth:`to_dict` writes, which may come from a stranger."""
         made = read(cls, found, "sketch")
         digests, kept = made.digests, min(made.records, _SKETCHED)

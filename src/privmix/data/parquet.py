@@ -1,7 +1,5 @@
 """Parquet files: images, texts, lists of numbers or numeric columns, and a column of labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path

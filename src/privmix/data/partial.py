@@ -2,8 +2,6 @@
 # One process at a time writes the rows; a lock sees to it.
 # A tile's content follows from the data and the extractor alone: every process makes the same bytes.
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,8 +1,6 @@
 """The person of each record of a dataset: by a column, an array, or file names."""
 # Identifiers are read once and never written. Keyed hashes of many lie in an owner-only folder until numbered.
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import math
@@ -271,7 +269,7 @@ def check_list(file: Path) -> None:
         _listed(file, stream)
 
 
-def _listed(file: Path, stream: IO[str]) -> csv.DictReader[str]:
+def _listed(file: Path, stream: IO[str]) -> "csv.DictReader[str]":
     rows = csv.DictReader(stream)
     if not {_FILE, _PERSON} <= set(rows.fieldnames or ()):
         raise InvalidInput("person", str(file), f"a CSV file with the columns {_FILE} and {_PERSON}")

@@ -1,7 +1,5 @@
 """The interface of a reader: one format of files, from the names that announce it to a source."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Data on file systems that fsspec reaches: object stores, web servers, memory."""
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import re
@@ -64,7 +62,7 @@ class RemoteSource(Source):
         self.files: tuple[Path, ...] = self._local.files
         self.unread: str = self._local.unread
 
-    def _open_copy(self, found: _Found, split: str, open_local: Callable[[Path], Source]) -> None:
+    def _open_copy(self, found: "_Found", split: str, open_local: Callable[[Path], Source]) -> None:
         # Gone with this object: a scratch folder goes with its own.
         self._scratch = ScratchFolder()
         try:
@@ -167,7 +165,7 @@ class _Found:
         self.below = str(self.relative(target)) if one or self.pattern else ""
 
     @classmethod
-    def at(cls, url: str) -> _Found:
+    def at(cls, url: str) -> "_Found":
         system, target = system_of(url)
         with talking(url):
             # File systems keep earlier answers, and files may have changed since.

@@ -1,7 +1,5 @@
 """Files at addresses, read in place: by ranges of bytes, into memory only, of the very versions that were listed."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io
@@ -41,7 +39,7 @@ class FileVersion(NamedTuple):
     strong: bool
 
     @classmethod
-    def of(cls, info: Mapping[str, Any]) -> FileVersion | None:
+    def of(cls, info: Mapping[str, Any]) -> "FileVersion | None":
         """Read fsspec's ``info``; None where it lacks the file's size."""
         if not isinstance(info.get("size"), int):
             return None
@@ -168,10 +166,10 @@ class RemotePath:
     def __str__(self) -> str:
         return f"{self.tree.shown}/{self.relative}" if self.relative else self.tree.shown
 
-    def __lt__(self, other: RemotePath) -> bool:
+    def __lt__(self, other: "RemotePath") -> bool:
         return self.relative < other.relative
 
-    def __truediv__(self, name: str) -> RemotePath:
+    def __truediv__(self, name: str) -> "RemotePath":
         return RemotePath(self.tree, str(PurePosixPath(self.relative) / name))
 
     @property
@@ -183,14 +181,14 @@ class RemotePath:
         return PurePosixPath(self.relative).suffix
 
     @property
-    def parent(self) -> RemotePath:
+    def parent(self) -> "RemotePath":
         above = str(PurePosixPath(self.relative).parent)
         return RemotePath(self.tree, "" if above == "." else above)
 
-    def with_name(self, name: str) -> RemotePath:
+    def with_name(self, name: str) -> "RemotePath":
         return self.parent / name
 
-    def with_suffix(self, suffix: str) -> RemotePath:
+    def with_suffix(self, suffix: str) -> "RemotePath":
         return RemotePath(self.tree, str(PurePosixPath(self.relative).with_suffix(suffix)))
 
     def is_file(self) -> bool:
@@ -202,7 +200,7 @@ class RemotePath:
     def exists(self) -> bool:
         return self.is_file() or self.is_dir()
 
-    def iterdir(self) -> Iterator[RemotePath]:
+    def iterdir(self) -> "Iterator[RemotePath]":
         return (self / name for name in sorted(self.tree.folders.get(self.relative, ())))
 
     def stat(self) -> FileVersion:

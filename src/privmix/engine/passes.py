@@ -1,8 +1,6 @@
 """Passes over private records: what each record adds to which exact sums, and where a pass is carried out."""
 # Sums are whole numbers: made in parts, on any machine, in any order, they have the same bits. Noise is added once.
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -182,7 +180,7 @@ class VectorSum:
     def __repr__(self) -> str:
         return "<VectorSum>"
 
-    def merge(self, other: VectorSum) -> None:
+    def merge(self, other: "VectorSum") -> None:
         self.total += other.total
 
 

@@ -8,8 +8,6 @@ them, and that key, in memory: the cluster must be as trusted as the machine wit
 encrypted (Ray's ``RAY_USE_TLS``) unless its network is private. See :mod:`privmix.engine.cluster` for who can reach it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,7 +66,7 @@ class ObjectTiles:
         return "<ObjectTiles>"
 
     @classmethod
-    def of(cls, tiles: RecordTiles, key: ObjectKey) -> ObjectTiles:
+    def of(cls, tiles: RecordTiles, key: ObjectKey) -> "ObjectTiles":
         """Return copies of the tiles, with where the records of each person begin in them."""
         import ray
 
@@ -139,7 +137,7 @@ class Cluster:
     def __post_init__(self) -> None:
         check_integer("retries", self.max_retries, low=0)
 
-    def passes(self, plan: BasePlan, records: RecordTiles, *, workers: int | None) -> RayPasses:
+    def passes(self, plan: BasePlan, records: RecordTiles, *, workers: int | None) -> "RayPasses":
         return RayPasses(self, plan, records, workers=workers)
 
     def memory(self) -> int:
@@ -195,7 +193,7 @@ class RayPasses(Passes):
     def over(self, one: Pass[AnySums], tell: Progress) -> AnySums:
         return self.started(one).sums(tell)
 
-    def started(self, one: Pass[AnySums]) -> Started[AnySums]:
+    def started(self, one: Pass[AnySums]) -> "Started[AnySums]":
         """Have a pass carried out; its sums are asked for later."""
         # Two results of a task: to wait for the marker brings no sums here.
         work, join = self._remote(pass_sums, num_returns=2), self._remote(merge_sums)

@@ -1,8 +1,6 @@
 """Run a plan: exact integer sums of clipped records, one draw of noise a row, rows out tile by tile."""
 # The private side: only :class:`RowBlock` values, all of them noisy, and the noisy mean leave it.
 
-from __future__ import annotations
-
 import math
 import os
 from abc import ABC, abstractmethod
@@ -70,9 +68,9 @@ class Engine(ABC):
     """Carries out a plan on private records; it runs once, and streams serve one engine."""
 
     _transform: RecordTransform | None = None
-    _followed: Engine | None = None
+    _followed: "Engine | None" = None
 
-    def follow(self, first: Engine) -> None:
+    def follow(self, first: "Engine") -> None:
         """Take mean, maps and bounds of later queries from what ``first`` releases, which runs before; for audits."""
         self._followed = first
 

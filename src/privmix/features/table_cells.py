@@ -1,7 +1,5 @@
 """Cells of a table: texts, numbers and missing values, and the interface of a kind of column."""
 
-from __future__ import annotations
-
 import math
 import re
 from abc import ABC, abstractmethod
@@ -125,7 +123,7 @@ class Missing:
     numbers: frozenset[float] = frozenset()
 
     @classmethod
-    def read(cls, entry: Mapping[str, Any], field: str, value: Any) -> Missing:
+    def read(cls, entry: Mapping[str, Any], field: str, value: Any) -> "Missing":
         """Read ``missing`` and ``missing_tokens`` of an entry; ``value`` makes a value of the first one."""
         said, tokens = entry.get("missing"), entry.get("missing_tokens")
         if tokens is not None and said is None:

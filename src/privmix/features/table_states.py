@@ -1,7 +1,5 @@
 """Possible contents of a specification's columns: states, their features, and the draw of a cell from a state."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +58,7 @@ class States:
         distance = np.square(self.features).sum(axis=1) - 2 * features @ self.features.T
         return np.asarray(distance.argmin(axis=1), np.int64)
 
-    def without_unlisted(self) -> States:
+    def without_unlisted(self) -> "States":
         if self.unlisted is None:
             return self
         keep = np.arange(len(self.shares)) != self.unlisted

@@ -1,7 +1,5 @@
 """Tables as vectors, by a declared specification: nothing is fitted."""
 
-from __future__ import annotations
-
 import codecs
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +52,7 @@ class DraftedColumns(dict[str, Any]):
         super().__init__(columns)
         self.mark = mark
 
-    def copy(self) -> DraftedColumns:
+    def copy(self) -> "DraftedColumns":
         return DraftedColumns(self, self.mark)
 
     __copy__ = copy
@@ -65,17 +63,17 @@ class DraftedColumns(dict[str, Any]):
         # Two estimates are two costs, and a look has no bound at all.
         raise InvalidInput("columns", "columns of two specifications", "one call of privmix spec for all columns")
 
-    def __or__(self, other: Mapping[str, Any]) -> DraftedColumns:  # type: ignore[override]
+    def __or__(self, other: Mapping[str, Any]) -> "DraftedColumns":  # type: ignore[override]
         return DraftedColumns({**self, **other}, self._joined(other))
 
-    def __ror__(self, other: Mapping[str, Any]) -> DraftedColumns:  # type: ignore[override]
+    def __ror__(self, other: Mapping[str, Any]) -> "DraftedColumns":  # type: ignore[override]
         return DraftedColumns({**other, **self}, self.mark)
 
     def update(self, *others: Any, **more: Any) -> None:
         self._joined(*others or [None])
         super().update(*others, **more)
 
-    def __ior__(self, other: Any) -> DraftedColumns:  # type: ignore[override,misc]
+    def __ior__(self, other: Any) -> "DraftedColumns":  # type: ignore[override,misc]
         self.update(other)
         return self
 

@@ -1,7 +1,5 @@
 """Audits: attacks on a plan by its own engine, compared with what its certificate claims."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,21 +60,21 @@ class Claim:
     as_published: bool = False
 
     @classmethod
-    def of_folder(cls, folder: str | Path) -> Claim:
+    def of_folder(cls, folder: str | Path) -> "Claim":
         """Return the claim of a release or trained model whose certificate holds."""
         held, plan = verify_certified(folder), certified_plan(read_certified(folder))
         assert isinstance(plan, Plan | TrainingPlan)
         return cls(plan, held.epsilon, held.delta, {"kind": held.kind, "id": held.id})
 
     @classmethod
-    def of_plan(cls, plan: Plan | TrainingPlan) -> Claim:
+    def of_plan(cls, plan: Plan | TrainingPlan) -> "Claim":
         """Return the budget of the plan itself; ``plan.priced(delta)`` gives one to a plan that has none."""
         if plan.epsilon is None or plan.delta is None:
             raise InvalidInput("target", "a plan without a target", "a plan with a target: plan.priced(delta)")
         return cls(plan, plan.epsilon, plan.delta, {"kind": "design", "id": None})
 
     @classmethod
-    def of_design(cls, config: ReleaseConfig, epsilon: float, delta: float, *, as_published: bool = False) -> Claim:
+    def of_design(cls, config: ReleaseConfig, epsilon: float, delta: float, *, as_published: bool = False) -> "Claim":
         """Return a design under a claim, with the noise that the claim needs or that the papers give it."""
         if not as_published:
             return cls.of_plan(config.calibrate(epsilon, delta))

@@ -1,7 +1,5 @@
 """Charge a job to a ledger, before it uses a record and once, and state the cost of a failed job to its owner."""
 
-from __future__ import annotations
-
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Audits of a model by training once more with canaries among the owner's records."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -67,7 +65,7 @@ class CanaryJob(CanaryOptions, Job[_Planned, AuditResult[CanaryAudit]]):
     made: ClassVar[str] = "audit"
 
     @cached_property
-    def audited(self) -> _Target:
+    def audited(self) -> "_Target":
         return _Target.of(Path(self.target), self.config, self.module)
 
     @cached_property
@@ -172,7 +170,7 @@ class _Target:
     network: OwnNetwork | None
 
     @classmethod
-    def of(cls, folder: Path, config: CanaryConfig, module: Any) -> _Target:
+    def of(cls, folder: Path, config: CanaryConfig, module: Any) -> "_Target":
         if kind_of(folder) == RELEASE:
             allowed = "the folder of a trained model; audit a release without `data` and `canaries`"
             raise InvalidInput("target", Unquoted("a release"), allowed)

@@ -1,7 +1,5 @@
 """Verify a folder: one way for the commands that check and the one that signs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

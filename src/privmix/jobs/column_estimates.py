@@ -1,7 +1,5 @@
 """A table's specification by private estimates: charged before a record is read, drawn once, and stated in the file."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Private count, of jobs that plan with one: requested once for a run, charged before it is drawn, and reported."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """The private dataset of a job, opened, and its identity; opening datasets for an extractor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Features of a dataset's records, on one path: a source, its batches, their features, and memory or a store."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Fitting a classifier to a release: post-processing, at no cost of privacy."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

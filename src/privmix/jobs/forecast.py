@@ -1,7 +1,5 @@
 """Forecast of each design at a budget, before there is a private row to read."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

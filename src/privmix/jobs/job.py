@@ -1,7 +1,5 @@
 """The order of every job on private records: check, plan, open run, charge, read, compute, publish, note."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Kinds of folders, by certificate, and what can be done with each kind."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """Total cost of a dataset, by its ledger: as a statement to sign and hand on, and for a report."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Find misfits in a private dataset, for its owner's eyes: the pass that a release makes, before any charge."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Places where jobs write: asked before the work, and not after it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """Asking the planner: which design is expected to serve best, by public data or a declared spectrum."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables, written to a file of the user's: whole or not at all, and of private records readable by its owner only."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Quality of predictions on labelled records, and how near a table's rows are to real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -42,7 +40,7 @@ class Reliability:
     accuracy: NDArray[np.float64]
 
     @classmethod
-    def of(cls, probabilities: NDArray[Any], labels: NDArray[np.int64]) -> Reliability:
+    def of(cls, probabilities: NDArray[Any], labels: NDArray[np.int64]) -> "Reliability":
         """Return the calibration of (n, K) probabilities and (n,) true class indices."""
         told = probabilities.max(axis=1).astype(np.float64)
         right = probabilities.argmax(axis=1) == labels
@@ -78,7 +76,7 @@ class Quality(Shown):
         labels: NDArray[np.int64],
         classes: tuple[str, ...],
         probabilities: NDArray[Any] | None = None,
-    ) -> Quality:
+    ) -> "Quality":
         """From scores (n, K), true class indices (n,), K names and, where there are some, probabilities (n, K)."""
         size = len(classes)
         predicted = scores.argmax(axis=1)
@@ -115,7 +113,7 @@ class Quality(Shown):
         more = f", and {len(known) - _MOST_SHOWN} classes more" if len(known) > _MOST_SHOWN else ""
         return ", ".join(f"{name} {100 * share:.1f}%" for share, name in known[:_MOST_SHOWN]) + more
 
-    def picture(self, without: Quality | None = None) -> Bars:
+    def picture(self, without: "Quality | None" = None) -> Bars:
         """Accuracy, compared with that of a classifier ``without`` privacy where there is one."""
         known = {"accuracy": self.accuracy, "balanced": self.balanced_accuracy}
         bars = [Bar(name, share, f"{100 * share:.1f}%") for name, share in known.items()]

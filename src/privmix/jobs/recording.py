@@ -1,7 +1,5 @@
 """Measurement of a job, ready to be kept: the figures, their subject, and their caveats."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

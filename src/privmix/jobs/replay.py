@@ -1,7 +1,5 @@
 """Make a release again from its records, by an auditor's key."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

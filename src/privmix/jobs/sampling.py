@@ -1,7 +1,5 @@
 """Rows in the columns of a table, from a release of it: post-processing, at no cost of privacy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO

@@ -1,7 +1,5 @@
 """The job of a step of a series of releases, which is charged once for all steps, and how far a series is."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

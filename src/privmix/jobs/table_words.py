@@ -1,7 +1,5 @@
 """Entries of a table's specification, from options for its columns, its records or its Table Schema (Frictionless)."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One DP-SGD training, from a dataset and a budget to a model: what :class:`privmix.jobs.job.Job` does for models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Probabilities from scores: a learner's temperature, from the release alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

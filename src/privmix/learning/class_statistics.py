@@ -1,7 +1,5 @@
 """Class statistics of a release, the discriminants that follow, and places of class means from public words."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -125,7 +123,7 @@ class ClassStatistics:
     doubt: Reals | float = 0.0
     powers: tuple[float, ...] = _POWERS
 
-    def expecting(self, prior: ClassPrior) -> ClassStatistics:
+    def expecting(self, prior: ClassPrior) -> "ClassStatistics":
         return replace(self, points=prior.around(self.shares) @ self.basis)
 
     def between(self) -> Between:
@@ -194,18 +192,18 @@ class ClassSums:
     weight: float = 0.0
 
     @classmethod
-    def of(cls, release: ReleasedDataset) -> ClassSums:
+    def of(cls, release: ReleasedDataset) -> "ClassSums":
         sums = release.x[release.y.argmax(axis=0)].astype(np.float64)
         return cls.of_sums(sums, release.noise_std_x**2, release.transform.final_clip_norm**2)
 
     @classmethod
-    def of_sums(cls, sums: Reals, noise: float, largest: float) -> ClassSums:
+    def of_sums(cls, sums: Reals, noise: float, largest: float) -> "ClassSums":
         """From (K, d) sums, the variance of the noise in an entry and the largest mean squared norm of records."""
         origin = sums.mean(axis=0)
         left, lengths, right = np.linalg.svd(sums - origin, full_matrices=False)
         return cls(left, lengths, right.T, noise, largest, origin)
 
-    def expecting(self, prior: ClassPrior) -> ClassSums:
+    def expecting(self, prior: ClassPrior) -> "ClassSums":
         """Return the same with the points of ``prior`` for another measurement of the sums."""
         sums, points = (
             (self.left * self.lengths) @ self.basis.T,

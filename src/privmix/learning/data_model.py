@@ -1,7 +1,5 @@
 """Assumed records for planning: a declared spectrum or what public data show, and how many records persons have."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -153,7 +151,7 @@ class DataModel:
         recalls = np.array([right[labels == k].mean() for k in range(len(self.shares))])
         return Measures(float(self.shares @ recalls), float(recalls.mean()), _area(labels, scores))
 
-    def attaining(self, wanted: float) -> DataModel:
+    def attaining(self, wanted: float) -> "DataModel":
         """Return the model whose tail, or else spread, makes :attr:`attained` equal to ``wanted``, in (0, 1)."""
         # Tails, since real classes have some hard records and many easy ones. On embeddings of 77 intents and on digits
         # the predicted loss by noise is then within two points. With a spread it is two to four times as large.
@@ -174,7 +172,7 @@ class DataModel:
             spread = _level(lambda spread: reached(spread, tail), wanted, 1.0, 1e3)
         return replace(self, spread=spread, tail=tail)
 
-    def with_odds(self, factor: float) -> DataModel:
+    def with_odds(self, factor: float) -> "DataModel":
         """Return the model whose attained accuracy, or area above a half, has ``factor`` times the odds."""
         of = 2 * self.attained - 1 if self.known_shares else self.attained
         odds = factor * of / max(1 - of, 1e-3)
@@ -182,7 +180,7 @@ class DataModel:
         return self.attaining((1 + part) / 2 if self.known_shares else part)
 
     @lru_cache(maxsize=16)  # noqa: B019  # few models, each of some kilobytes
-    def projected(self, dim: int) -> DataModel:
+    def projected(self, dim: int) -> "DataModel":
         """Return the model of these features after a random projection to ``dim`` numbers; mean lengths are kept."""
         drawn = np.random.default_rng((dim, 2)).standard_normal((dim, len(self.within))) / math.sqrt(dim)
         # No more axes are left than there were.
@@ -194,12 +192,12 @@ class DataModel:
         )
 
     @lru_cache(maxsize=16)  # noqa: B019  # as above
-    def shortened(self, error: float) -> DataModel:
+    def shortened(self, error: float) -> "DataModel":
         """Return the model of records about a centre that errs by ``error``, squared: clipped by as much more."""
         part = 1 / (1 + error)
         return replace(self, within=self.within * part, means=self.means * math.sqrt(part))
 
-    def with_share_odds(self, factor: float) -> DataModel:
+    def with_share_odds(self, factor: float) -> "DataModel":
         """Return the model whose share of variance between classes has ``factor`` times the odds; accuracy is kept."""
         total = self.within + self.between
         ratio = factor * self.between.sum() / self.within.sum()
@@ -235,7 +233,7 @@ class DataModel:
         attainable: float | None = None,
         class_shares: Sequence[float] | None = None,
         auc: float | None = None,
-    ) -> DataModel:
+    ) -> "DataModel":
         """Make a model of ``dim`` features and ``classes`` classes from public constants."""
         # spectrum_decay: the variance along axis i falls as (i + 4)^-decay; public networks and scattering have 1.0 to
         # 1.8. concentration: the variance of class means falls as that power of the records'. between_share: of the
@@ -287,7 +285,7 @@ class DataModel:
         classes: int,
         transform: RecordTransform,
         generator: np.random.Generator,
-    ) -> DataModel:
+    ) -> "DataModel":
         """Make a model from PUBLIC (n, d) features and (n,) labels, as they look after the release's clipping."""
         # If labels lack some of ``classes``, class means are drawn again. The public mean replaces the released one.
         if features.ndim != 2 or labels.shape != features.shape[:1] or len(labels) < 2:

@@ -1,7 +1,5 @@
 """Releases as learners would see them if the records came from a model: drawn, with the noise of a plan."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +41,7 @@ class DrawnMoments:
     doubt: Reals
 
     @classmethod
-    def of(cls, plan: Plan, model: DataModel, seed: int) -> DrawnMoments:
+    def of(cls, plan: Plan, model: DataModel, seed: int) -> "DrawnMoments":
         """Draw them; a seed gives the same noise, up to its size, for every plan."""
         kind = made_by(plan)
         noise = kind.forecast(plan, model.assumed)

@@ -1,7 +1,5 @@
 """How many records persons have, as is publicly known, and how far what is mixed of them errs as a sample does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,7 +32,7 @@ class Holdings:
             check_integer("records_per_person", count, low=1, high=2**31)
 
     @classmethod
-    def of(cls, said: Any) -> Holdings:
+    def of(cls, said: Any) -> "Holdings":
         """Parse a number, several, or a text with commas between; below 1 is an error."""
         parts: list[Any]
         if isinstance(said, str):

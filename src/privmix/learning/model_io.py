@@ -1,7 +1,5 @@
 """Models on disk: a folder with ``model.json`` and ``weights.safetensors``, which is data: loading it runs no code."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Networks that the reference learner trains, untrained."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """The population of public records, a mixture of Gaussians, one a class, and a learner's accuracy on it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final
 

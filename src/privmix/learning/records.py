@@ -1,7 +1,5 @@
 """Learners that take records: some that a release could be of, or real ones without privacy, as a ceiling."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Rows as learners sum them: less their means, in blocks; and clean records in the place of a release."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +26,7 @@ class CentredRows:
     label_noise_variance: float
 
     @classmethod
-    def of(cls, release: ReleasedDataset) -> CentredRows:
+    def of(cls, release: ReleasedDataset) -> "CentredRows":
         # The mean of T rows carries 1/T of a row's noise, and subtracting it takes that share out of each row. Over T
         # rows this is the T - 1 of a sample variance.
         share = 1 - 1 / release.rows

@@ -9,8 +9,6 @@ Sources: for additive noise Bun, Allez, Bouchaud and Potters (2016); for samples
 (2011). The second number is derived here in the same way.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A model of a table's records, fitted to released second moments: a mixture in whose parts columns are independent."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Connections: SQLite or PostgreSQL through SQLAlchemy, made durable, with migrations."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Which records are in which rows, at which weights, cut into logical tiles of fixed public size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +43,7 @@ class Membership:
         return np.diff(self.offsets)
 
     @classmethod
-    def stack(cls, parts: Sequence[Membership]) -> Membership:
+    def stack(cls, parts: "Sequence[Membership]") -> "Membership":
         """Put the rows of ``parts`` below one another; all must be of one record tile, all weighted or none."""
         starts = np.cumsum([0] + [len(part.indices) for part in parts])
         offsets = [part.offsets[1:] + start for part, start in zip(parts, starts, strict=False)]
@@ -113,7 +111,7 @@ class ItemGroups:
         return np.diff(self.starts)
 
     @classmethod
-    def from_labels(cls, labels: NDArray[np.int64], groups: int) -> ItemGroups:
+    def from_labels(cls, labels: NDArray[np.int64], groups: int) -> "ItemGroups":
         """Group the positions of ``labels``, which lie in ``0 .. groups - 1``, by label."""
         return cls(np.argsort(labels, kind="stable"), offsets_of(np.bincount(labels, minlength=groups)))
 

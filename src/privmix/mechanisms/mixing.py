@@ -1,7 +1,5 @@
 """Mixing: exact sums of lattice records, row by row, in the smallest type that is certain to hold them."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -37,13 +35,13 @@ class LatticeRecords:
         return f"<LatticeRecords with {self.dim} columns>"
 
     @classmethod
-    def empty(cls, count: int, dim: int, largest: int) -> LatticeRecords:
+    def empty(cls, count: int, dim: int, largest: int) -> "LatticeRecords":
         """Return all-zero records, to be filled with :meth:`fill`, in the smallest type that holds ``largest``."""
         dtype = next((t for t in (np.int16, np.int32) if largest <= np.iinfo(t).max), np.int64)
         return cls(np.zeros((-(-dim // _COLUMNS), count, _COLUMNS), dtype), dim, largest)
 
     @classmethod
-    def of(cls, x: NDArray[Any]) -> LatticeRecords:
+    def of(cls, x: NDArray[Any]) -> "LatticeRecords":
         """Return the records of ``x``, (records, d) integer-valued numbers below 2^53."""
         if x.ndim != 2 or x.dtype.kind not in "fi":
             raise InvalidInput("lattice records", (x.shape, str(x.dtype)), "a 2-d array of numbers")
@@ -70,7 +68,7 @@ class LatticeRecords:
         if split < self.dim:
             self.blocks[whole, rows, : self.dim - split] = x[:, split:]
 
-    def part(self, rows: slice) -> LatticeRecords:
+    def part(self, rows: slice) -> "LatticeRecords":
         return LatticeRecords(self.blocks[:, rows], self.dim, self.largest)
 
 
@@ -244,7 +242,7 @@ class RowSums:
         self.counts[rows] += counted.astype(self.counts.dtype, copy=False)
         add_rows(self.x[rows], records, members)
 
-    def merge(self, other: RowSums) -> None:
+    def merge(self, other: "RowSums") -> None:
         """Add the sums of the same rows over other records."""
         self._make_room(slice(None), other.totals)
         self.counts += other.counts.astype(self.counts.dtype, copy=False)

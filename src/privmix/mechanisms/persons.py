@@ -11,8 +11,6 @@ Neighbours differ by one person with all records, so a person's part in a sum is
 So one person moves a sum by no more than one record does where records are the unit, and prices stay.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -74,7 +72,7 @@ class RecordWeights:
         return np.sqrt(self.records)[:, None]
 
     @cached_property
-    def groups(self) -> PersonGroups:
+    def groups(self) -> "PersonGroups":
         person = np.repeat(np.arange(self.persons), self._counts)
         new = np.ones(len(self.labels), bool)
         new[1:] = (person[1:] != person[:-1]) | (self.labels[1:] != self.labels[:-1])

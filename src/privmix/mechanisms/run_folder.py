@@ -1,7 +1,5 @@
 """The private folder ``.NAME.run`` next to a run's result: its key, its notes, and what an interrupted run left."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import hmac
@@ -40,7 +38,7 @@ class RunFolder(PrivateFolder):
         super().__init__(run_folder_of(out), field, create=create)
 
     @classmethod
-    def find(cls, out: Path, field: str) -> RunFolder | None:
+    def find(cls, out: Path, field: str) -> "RunFolder | None":
         """Return the folder of an earlier run, or None; raise where something else has its name."""
         try:
             return cls(out, field)

@@ -12,8 +12,6 @@ Draws depend on (key, purpose, indices) alone, so a retry re-creates the same ra
 * Streams are reproducible with one version of NumPy and randomgen; NumPy may change its samplers between versions.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import deque
@@ -195,19 +193,19 @@ class SecretStreams:
         self._children: list[SecretStreams] = []
 
     @classmethod
-    def from_entropy(cls) -> SecretStreams:
+    def from_entropy(cls) -> "SecretStreams":
         """Streams under a fresh key from the operating system's cryptographic random source."""
         return cls(bytearray(os.urandom(_KEY_BYTES)), insecure_seed=False)
 
     @classmethod
-    def from_seed(cls, seed: int) -> SecretStreams:
+    def from_seed(cls, seed: int) -> "SecretStreams":
         """Streams that anyone who guesses ``seed`` (0 to 2**64 - 1) can re-create: for tests and benchmarks only."""
         encoded = _encode_index("seed", seed)
         key = hashlib.blake2b(encoded, digest_size=_KEY_BYTES, person=b"privmix-seed").digest()
         return cls(bytearray(key), insecure_seed=True)
 
     @classmethod
-    def load(cls, path: str | Path, *, dir_fd: int | None = None) -> SecretStreams:
+    def load(cls, path: str | Path, *, dir_fd: int | None = None) -> "SecretStreams":
         """Streams under the key that :meth:`save` wrote to ``path``, a file of the owner's alone, and no link."""
         content = bytearray(_FILE_BYTES + 1)
         with open_private(path, _KEY_FILE, buffered=False, dir_fd=dir_fd) as file:
@@ -219,7 +217,7 @@ class SecretStreams:
         return cls(key, insecure_seed=bool(content[0]))
 
     @classmethod
-    def of_shared(cls, key: bytes) -> SecretStreams:
+    def of_shared(cls, key: bytes) -> "SecretStreams":
         """Streams under a derived key that :meth:`share` handed out, as a worker needs them."""
         streams = cls(bytearray(key), insecure_seed=False)
         streams._derived = True
@@ -245,7 +243,7 @@ class SecretStreams:
         return seal(bytes([self._insecure_seed]) + self._key)
 
     @classmethod
-    def of_entrusted(cls, content: bytearray) -> SecretStreams:
+    def of_entrusted(cls, content: bytearray) -> "SecretStreams":
         """Return streams under a key that :meth:`entrust` lent; ``content`` is overwritten."""
         if len(content) != _FILE_BYTES or content[0] not in (0, 1) or not any(content[1:]):
             raise InvalidInput(_KEY_FILE, WITHHELD, "a key as privmix sealed it")
@@ -253,7 +251,7 @@ class SecretStreams:
         content[:] = bytes(len(content))
         return cls(key, insecure_seed=insecure)
 
-    def derive(self, purpose: str) -> SecretStreams:
+    def derive(self, purpose: str) -> "SecretStreams":
         """Return child streams under a key of their own: BLAKE2b of ``purpose``, keyed with this key."""
         # The way back from the child's key to this one, or to another child's, means breaking BLAKE2b.
         if self._key is None:

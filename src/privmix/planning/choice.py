@@ -1,7 +1,5 @@
 """A planner's choice on record: numbers, and the sentences that follow from them. All of it is public."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The data owner's choices, and the search for the noise that makes them private."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
@@ -110,7 +108,7 @@ class ReleaseConfig(Setting):
             adjacency=self.with_noise(1.0, centre_noise).adjacency,
         )
 
-    def resolved(self, epsilon: float, delta: float) -> ReleaseConfig:
+    def resolved(self, epsilon: float, delta: float) -> "ReleaseConfig":
         """Return the same with a number for a mixup degree that is left to theory (``"auto"``). Reads no data."""
         if self.design.largest_degree(self) is None:
             return self
@@ -121,7 +119,7 @@ class ReleaseConfig(Setting):
         """Return a plan with some noise, and degree 1 where theory chooses: for facts that depend on neither."""
         return (self if self.design.largest_degree(self) is None else self._of_degree(1)).with_noise(1.0)
 
-    def _of_degree(self, degree: int) -> ReleaseConfig:
+    def _of_degree(self, degree: int) -> "ReleaseConfig":
         design: Any = self.design
         return replace(self, design=replace(design, mixup_degree=degree))
 

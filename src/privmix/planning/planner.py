@@ -1,7 +1,5 @@
 """The planner: which design, settings, learner and shares of a table are expected to serve best for a budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

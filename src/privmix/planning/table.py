@@ -1,7 +1,5 @@
 """Forecast of how a release's noise changes a table's pairs of columns, from public facts alone."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

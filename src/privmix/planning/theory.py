@@ -5,8 +5,6 @@ the error and derives the order n / sqrt(T) of the best degree (Corollary 3.2); 
 Both use their limit formula for the noise, here a comparison; the noise is the release's own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,7 +44,7 @@ class LinearTask:
         check_integer("task dimension", len(self.spectrum), low=1)
 
     @classmethod
-    def isotropic(cls, dim: int) -> LinearTask:
+    def isotropic(cls, dim: int) -> "LinearTask":
         """Features of norm about 1, no favoured direction; targets well inside their bound, mostly linear."""
         dim = check_integer("dim", dim, low=1)
         return cls((1 / dim,) * dim, 0.3 * math.sqrt(dim), 0.1)

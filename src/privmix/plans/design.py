@@ -1,7 +1,5 @@
 """A design: one way to release records, with its options, sampling, price, noise, forecast and texts; one file each."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
@@ -40,7 +38,7 @@ class PlannerFacts(ABC, Generic[P]):
     margins: ClassVar[tuple[float, float]] = (0.0, 0.0)
 
     @classmethod
-    def trials(cls, setting: Setting) -> Sequence[tuple[str, Design[P]]]:
+    def trials(cls, setting: Setting) -> "Sequence[tuple[str, Design[P]]]":
         """Options for the planner to try, with the name of the candidate that each belongs to."""
         return ()
 

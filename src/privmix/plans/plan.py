@@ -1,7 +1,5 @@
 """The plan that a design makes: public constants from which both the sampler and the price follow."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Designs by name, the code that their attributes name, and plans of any design: read back, and checked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The certificate of a release: what of it no model has, and the words and facts that follow from its plan."""
 
-from __future__ import annotations
-
 import json
 import re
 import uuid

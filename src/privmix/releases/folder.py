@@ -1,7 +1,5 @@
 """A release on disk: what may be in it, how it is written, and how it is read back, each file opened once."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json
@@ -162,7 +160,7 @@ class ShardWriter(ShardCutter):
         self,
         folder: HeldFolder,
         rows: int,
-        journal: Journal | None = None,
+        journal: "Journal | None" = None,
         files: Sequence[Mapping[str, Any]] = (),
         told: Told = (),
     ) -> None:

@@ -8,8 +8,6 @@ No record and no sum of records is kept between steps. After the last step, or w
 overwritten and the private folder removed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os
@@ -108,7 +106,7 @@ class Series:
         self.notes: Notes = self._read()
 
     @classmethod
-    def find(cls, folder: Path) -> Series | None:
+    def find(cls, folder: Path) -> "Series | None":
         """Return the series of that folder, if it began and has not ended."""
         if os.path.lexists(private_place(folder)):
             with storage_errors(FIELD, "read", private_place(folder)), _Folder(folder) as held:
@@ -129,7 +127,7 @@ class Series:
         extractor: Mapping[str, Any],
         input_shape: Sequence[int],
         seed: int | None,
-    ) -> Series:
+    ) -> "Series":
         """Make the key and the notes of a new series, before it is charged."""
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
         try:

@@ -1,7 +1,5 @@
 """Verify a release without trusting its maker: its cost, its files, evidence of noise, and the limits of all this."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Parts of a report page: sections of cards of blocks. Templates turn these values into HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -119,7 +117,7 @@ class CommandBlock:
 class ColumnsBlock:
     """Blocks side by side where the width suffices; ``flowing``: columns of different heights fill the space."""
 
-    columns: Sequence[Sequence[Block]]
+    columns: "Sequence[Sequence[Block]]"
     flowing: bool = False
     block: ClassVar[str] = "columns"
 
@@ -129,7 +127,7 @@ class Details:
     """Blocks that a reader opens by their title; open in print."""
 
     title: str
-    blocks: Sequence[Block]
+    blocks: "Sequence[Block]"
     block: ClassVar[str] = "details"
 
 

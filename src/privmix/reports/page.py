@@ -12,18 +12,7 @@ from markupsafe import Markup
 from privmix.errors import InvalidInput, check_choice
 from privmix.fields import printable
 from privmix.folders import whole_file
-from privmix.reports.blocks import (
-    Block,
-    Callout,
-    Card,
-    CommandBlock,
-    Details,
-    NumberBlock,
-    Numbers,
-    PointsBlock,
-    Section,
-    Table,
-)
+from privmix.reports import blocks
 from privmix.reports.panel import AUDIENCES, OWNER, PANELS, Context, ShownRecord, panel_sections, panels
 from privmix.reports.panels import budget_section, delta_curve, guarantee_section, headline, owners_words
 from privmix.reports.panels_audit import by_curve
@@ -62,14 +51,14 @@ _KIND_NAMES: Final = {
 }
 
 
-def glance(context: Context) -> Card | None:
+def glance(context: Context) -> blocks.Card | None:
     """Return the most telling figure of each measurement, in one row."""
     numbers = []
     # Public ones stand with the guarantee.
     for one in [one for one in context.of_kind("evaluation") if one.record.private][:2]:
         reference = one.content.number("reference_accuracy")
         note = "" if reference is None else f"{percent(reference)} without privacy"
-        numbers.append(NumberBlock(_titled("accuracy", one), percent(one.content.number("accuracy")), note))
+        numbers.append(blocks.NumberBlock(_titled("accuracy", one), percent(one.content.number("accuracy")), note))
     audits = context.of_kind("audit", "canary-audit")
     # Audits of designs do not apply to a release, where there is one.
     audits = [one for one in audits if one.record.subject["id"] is not None] or audits
@@ -85,7 +74,7 @@ def glance(context: Context) -> Card | None:
         violated = violated or any(flag for _, flag in proven)
         note = "a claim is refuted" if violated else "no claim is refuted"
         numbers.append(
-            NumberBlock("strongest attack", f"ε ≥ {rounded_down(value)}", note, "bad" if violated else "good")
+            blocks.NumberBlock("strongest attack", f"ε ≥ {rounded_down(value)}", note, "bad" if violated else "good")
         )
     areas = [
         value
@@ -94,10 +83,10 @@ def glance(context: Context) -> Card | None:
         if (value := item.number("auc")) is not None
     ]
     if areas:
-        numbers.append(NumberBlock("membership AUC", f"{max(areas):.3f}", "guessing: 0.500"))
+        numbers.append(blocks.NumberBlock("membership AUC", f"{max(areas):.3f}", "guessing: 0.500"))
     kinds = "evaluation", "audit", "canary-audit", "membership"
     private = any(one.record.private for one in context.of_kind(*kinds))
-    return Card("Measured", [Numbers(numbers)], private=private) if numbers else None
+    return blocks.Card("Measured", [blocks.Numbers(numbers)], private=private) if numbers else None
 
 
 def _titled(name: str, one: ShownRecord) -> str:
@@ -105,7 +94,7 @@ def _titled(name: str, one: ShownRecord) -> str:
     return f"{name} ({split})" if split else name
 
 
-def refutations(context: Context) -> list[Callout]:
+def refutations(context: Context) -> list[blocks.Callout]:
     found = []
     for one in context.of_kind("audit", "canary-audit"):
         if one.content.flag("violated"):
@@ -115,96 +104,109 @@ def refutations(context: Context) -> list[Callout]:
             if one.record.subject["id"] is None and context.of_kind("guarantee"):
                 text += ". This result is about a design, not about the subject of this page"
             text = (text + "." if text else "") + by_curve(one.content)
-            found.append(Callout("danger", f"A claim is refuted: {_named(one)}", text.strip()))
+            found.append(blocks.Callout("danger", f"A claim is refuted: {_named(one)}", text.strip()))
     for one in context.of_kind("noise-audit"):
         if one.content.flag("violated"):
-            found.append(Callout("danger", f"The noise is not as certified: {_named(one)}", ""))
+            found.append(blocks.Callout("danger", f"The noise is not as certified: {_named(one)}", ""))
     for one in context.of_kind("guarantee"):
-        found += [Callout("danger", "Warning", text) for text in one.content.texts("warnings")]
+        found += [blocks.Callout("danger", "Warning", text) for text in one.content.texts("warnings")]
     return found
 
 
-def _limits(context: Context) -> Section:
-    cards = [Card(one.record.title, blocks) for one in context.of_kind("guarantee") if (blocks := _promises(one))]
+def _limits(context: Context) -> blocks.Section:
+    cards = [blocks.Card(one.record.title, parts) for one in context.of_kind("guarantee") if (parts := _promises(one))]
     lead = (
         "What the guarantee rests on and what it leaves out, as its certificate says, and what this page leaves open."
     )
-    return Section(
-        "limits", "What is not guaranteed", lead, [*cards, Card("This page", [PointsBlock(_UNCHECKED)])], folded=True
+    return blocks.Section(
+        "limits",
+        "What is not guaranteed",
+        lead,
+        [*cards, blocks.Card("This page", [blocks.PointsBlock(_UNCHECKED)])],
+        folded=True,
     )
 
 
-def _promises(one: ShownRecord) -> list[Block]:
+def _promises(one: ShownRecord) -> list[blocks.Block]:
     """Return a certificate's sentences, and its answers to the questions that reviewers ask."""
-    blocks: list[Block] = [PointsBlock(list(one.record.statements))] if one.record.statements else []
+    parts: list[blocks.Block] = [blocks.PointsBlock(list(one.record.statements))] if one.record.statements else []
     rows = [
         tuple(item.text(name) or "–" for name in ("question", "holds", "does_not", "unknown"))
         for item in one.content.several("assessment")
     ]
     if rows:
         caption = "The questions of NIST SP 800-226 (Guidelines for Evaluating Differential Privacy Guarantees)"
-        blocks.append(Table(caption, ("question", "what holds", "what does not", "unknown"), rows, text=(1, 2, 3)))
-    return blocks
+        parts.append(
+            blocks.Table(caption, ("question", "what holds", "what does not", "unknown"), rows, text=(1, 2, 3))
+        )
+    return parts
 
 
-def _missing(context: Context) -> Section | None:
+def _missing(context: Context) -> blocks.Section | None:
     # These commands need the owner's data.
     if context.audience != OWNER:
         return None
     others = [(panel.name, *panel.missing) for panel in panels() if panel.missing is not None]
-    lines: list[Block] = [
-        CommandBlock(name, line, note) for kind, name, note, line in (*_MISSING, *others) if not context.of_kind(kind)
+    lines: list[blocks.Block] = [
+        blocks.CommandBlock(name, line, note)
+        for kind, name, note, line in (*_MISSING, *others)
+        if not context.of_kind(kind)
     ]
     lead = "Panels that this page has no record for, and what makes one. RUN is the folder of this report."
-    return Section("missing", "Not in this report", lead, [Card("", lines)], folded=True) if lines else None
+    return (
+        blocks.Section("missing", "Not in this report", lead, [blocks.Card("", lines)], folded=True) if lines else None
+    )
 
 
-def _settings(context: Context) -> Section | None:
+def _settings(context: Context) -> blocks.Section | None:
     cards = []
     # Apart: a card is marked as private as a whole.
     for private in (False, True):
         curves = [] if private else [curve for one in context.of_kind("guarantee") if (curve := delta_curve(one))]
-        blocks: list[Block] = [
+        parts: list[blocks.Block] = [
             *curves,
             *(
-                Details(
-                    f"{_named(one)}: {len(rows)} settings", [Table(_named(one), ("setting", "value"), rows, text=(1,))]
+                blocks.Details(
+                    f"{_named(one)}: {len(rows)} settings",
+                    [blocks.Table(_named(one), ("setting", "value"), rows, text=(1,))],
                 )
                 for one in context
                 if one.record.private == private and (rows := flat(one.record.settings))
             ),
         ]
-        if blocks:
-            cards.append(Card("", blocks, private=private))
+        if parts:
+            cards.append(blocks.Card("", parts, private=private))
     return (
-        Section("settings", "All settings", "Everything that decided the figures above.", cards, folded=True)
+        blocks.Section("settings", "All settings", "Everything that decided the figures above.", cards, folded=True)
         if cards
         else None
     )
 
 
-def _reproduce(context: Context) -> Section | None:
-    commands: list[Block] = [CommandBlock(_named(one), one.record.command) for one in context if one.record.command]
+def _reproduce(context: Context) -> blocks.Section | None:
+    commands: list[blocks.Block] = [
+        blocks.CommandBlock(_named(one), one.record.command) for one in context if one.record.command
+    ]
     lead = "The commands behind the figures; new noise changes these a little."
     return (
-        Section("reproduce", "How to check it and make it again", lead, [Card("", commands)], folded=True)
+        blocks.Section("reproduce", "How to check it and make it again", lead, [blocks.Card("", commands)], folded=True)
         if commands
         else None
     )
 
 
-def _provenance(context: Context) -> Section | None:
+def _provenance(context: Context) -> blocks.Section | None:
     rows = [(_named(one), one.record.record_id, str(one.record.subject["id"] or "–"), one.digest) for one in context]
     if not rows:
         return None
     columns = ("record", "id", "about", "SHA-256")
-    blocks: list[Block] = [Table("Records of this page", columns, rows, text=(1, 2, 3))]
+    parts: list[blocks.Block] = [blocks.Table("Records of this page", columns, rows, text=(1, 2, 3))]
     certificates = [
         (one.content.text("what"), str(one.record.subject["id"]), one.content.text("certificate_sha256"))
         for one in context.of_kind("guarantee")
     ]
     if certificates:
-        blocks.append(Table("Certificates", ("of", "id", "SHA-256 of its content"), certificates, text=(1, 2)))
+        parts.append(blocks.Table("Certificates", ("of", "id", "SHA-256 of its content"), certificates, text=(1, 2)))
     versions: dict[str, list[str]] = {}
     for one in context:
         for package, version in one.record.versions.items():
@@ -212,12 +214,12 @@ def _provenance(context: Context) -> Section | None:
                 found.append(str(version))
     if versions:
         table = [(package, ", ".join(found)) for package, found in sorted(versions.items())]
-        blocks.append(Table("Versions", ("package", "version"), table, text=(1,)))
-    return Section(
+        parts.append(blocks.Table("Versions", ("package", "version"), table, text=(1,)))
+    return blocks.Section(
         "provenance",
         "Records, ids and versions",
         "Two pages with the same entries here show the same release and the same figures.",
-        [Card("", blocks)],
+        [blocks.Card("", parts)],
         folded=True,
     )
 

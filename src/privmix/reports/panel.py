@@ -1,7 +1,5 @@
 """Panels: the view of records of one kind, and their input: the records that may be shown, and nothing else."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +51,7 @@ class Context:
     shown: tuple[ShownRecord, ...]
 
     @classmethod
-    def of(cls, records: Iterable[RunRecord], audience: str) -> Context:
+    def of(cls, records: Iterable[RunRecord], audience: str) -> "Context":
         """Keep what ``audience`` may see, in an order that follows from the records alone."""
         if audience != OWNER:
             records = public_records(records)

@@ -5,21 +5,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from privmix.reports.blocks import (
-    Block,
-    Callout,
-    Card,
-    ColumnsBlock,
-    Details,
-    Figure,
-    KeyBlock,
-    NumberBlock,
-    Numbers,
-    Paragraphs,
-    PointsBlock,
-    Section,
-    Table,
-)
+from privmix.reports import blocks
 from privmix.reports.figures import draw_epsilon_delta, draw_tradeoff
 from privmix.reports.panel import Context, ShownRecord
 from privmix.reports.records import RecordFields, shown
@@ -44,20 +30,22 @@ _GUARANTEE = "The most that an attacker can learn about {}, with any knowledge a
 _LOOSE = "Such values allow an attacker to learn much about a {}; the figures below show how much."
 
 
-def card_of(one: ShownRecord, blocks: list[Block], known: tuple[str, ...], plain_title: str = "") -> Card:
+def card_of(one: ShownRecord, parts: list[blocks.Block], known: tuple[str, ...], plain_title: str = "") -> blocks.Card:
     """Return a record's card: its blocks, then the figures that this version has no place for, and its statements."""
     if others := one.content.others(known):
         rows = [(name.replace("_", " "), shown(value)) for name, value in others.items()]
-        blocks = [*blocks, Table("Further figures", ("figure", "value"), rows, text=(1,))]
-    return Card(capitalised(one.record.title) or plain_title, blocks, tuple(one.record.statements), one.record.private)
+        parts = [*parts, blocks.Table("Further figures", ("figure", "value"), rows, text=(1,))]
+    return blocks.Card(
+        capitalised(one.record.title) or plain_title, parts, tuple(one.record.statements), one.record.private
+    )
 
 
-def headline(context: Context) -> list[Card]:
+def headline(context: Context) -> list[blocks.Card]:
     """Title, permitted recipients, and the meaning of epsilon: a card for each release or model."""
     return [_headline_card(one, context) for one in context.of_kind("guarantee")]
 
 
-def _headline_card(one: ShownRecord, context: Context) -> Card:
+def _headline_card(one: ShownRecord, context: Context) -> blocks.Card:
     content = one.content
     epsilon, adjacency = content.number("epsilon"), content.text("adjacency")
     kind = content.text("unit")
@@ -67,54 +55,54 @@ def _headline_card(one: ShownRecord, context: Context) -> Card:
         if other.content.flag("violated") and other.record.subject["id"] == one.record.subject["id"]
     ]
     verdict = _verdict(content, bool(refuted))
-    blocks: list[Block] = [verdict]
+    parts: list[blocks.Block] = [verdict]
     power = content.fields("power")
     # No odds next to a failed verdict: they would read as a promise.
     right = power.number("right") if verdict.tone != "danger" else None
     odds = "" if right is None else f"best attack on an even bet: right at most {percent_up(right)} of the time"
     numbers = [
-        NumberBlock("protects", *unit(adjacency, kind)),
-        NumberBlock("epsilon", "no bound" if epsilon is None else f"ε ≤ {rounded_up(epsilon)}", odds),
+        blocks.NumberBlock("protects", *unit(adjacency, kind)),
+        blocks.NumberBlock("epsilon", "no bound" if epsilon is None else f"ε ≤ {rounded_up(epsilon)}", odds),
         *_accuracy(one, context),
     ]
     if content.text("in_ledger") != "none":
         numbers += [number for other in context.of_kind("ledger") if (number := _spent_of(other)) is not None]
-    blocks.append(Numbers(numbers))
+    parts.append(blocks.Numbers(numbers))
     if (most := power.number("right")) is not None:
         means = "What this means." if verdict.tone != "danger" else "What this would mean, if it held."
-        blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + meaning(adjacency, most, kind)]))
+        parts.append(blocks.Paragraphs([Markup("<strong>{}</strong> ").format(means) + meaning(adjacency, most, kind)]))
     said = owners_words(content)
     if rows := [(capitalised(name), text) for name, text in said.items() if name != "title"]:
         title = "The owner's words, not checked"
-        blocks.append(Details(title, [Table(title, ("", ""), rows, text=(0, 1))]))
-    return Card(said.get("title") or content.text("summary") or one.record.title, blocks)
+        parts.append(blocks.Details(title, [blocks.Table(title, ("", ""), rows, text=(0, 1))]))
+    return blocks.Card(said.get("title") or content.text("summary") or one.record.title, parts)
 
 
-def _accuracy(one: ShownRecord, context: Context) -> list[NumberBlock]:
+def _accuracy(one: ShownRecord, context: Context) -> list[blocks.NumberBlock]:
     """Accuracy from public facts: measured on public records, else the planner's forecast, beside no privacy."""
     for other in context.of_kind("evaluation"):
         value, without = (other.content.number(f"{name}accuracy") for name in ("", "reference_"))
         about = other.record.subject["id"] in (None, one.record.subject["id"])
         if value is not None and about and not other.record.private:
-            return [NumberBlock("accuracy, measured", percent(value), _without(without))]
+            return [blocks.NumberBlock("accuracy, measured", percent(value), _without(without))]
     forecast = one.content.fields("forecast")
     if (value := forecast.number("accuracy")) is None:
         return []
     note = _without(forecast.number("without_privacy"), "assumed ")
-    return [NumberBlock("accuracy, forecast as stated", percent(value), note)]
+    return [blocks.NumberBlock("accuracy, forecast as stated", percent(value), note)]
 
 
 def _without(accuracy: float | None, how: str = "") -> str:
     return "" if accuracy is None else f"{how}without privacy: {percent(accuracy)}"
 
 
-def _spent_of(one: ShownRecord) -> NumberBlock | None:
+def _spent_of(one: ShownRecord) -> blocks.NumberBlock | None:
     spent, budget = one.content.number("spent"), one.content.number("epsilon")
     if spent is None or budget is None:
         return None
     unchecked = one.content.text("source") not in ("ledger", "signed")
     note = f"of a total of {exact(budget)}" + (", by an unchecked statement" if unchecked else "")
-    return NumberBlock("all uses of the dataset", f"ε ≤ {rounded_up(spent)}", note)
+    return blocks.NumberBlock("all uses of the dataset", f"ε ≤ {rounded_up(spent)}", note)
 
 
 def owners_words(content: RecordFields) -> dict[str, str]:
@@ -123,30 +111,30 @@ def owners_words(content: RecordFields) -> dict[str, str]:
     return {name.replace("_", " "): text for name, text in said.items() if isinstance(text, str) and text}
 
 
-def _verdict(content: RecordFields, refuted: bool) -> Callout:
+def _verdict(content: RecordFields, refuted: bool) -> blocks.Callout:
     what, one = content.text("what") or "release", names_of(content.text("unit"))[0]
     # From the worst finding down: the first that applies is the verdict.
     if content.flag("insecure_seed"):
         text = f"The noise came from a seed. Anyone who guesses the seed can remove the noise. Make a new {what}."
-        return Callout("danger", f"FAIL: do not hand on this {what}: it is not private", text)
+        return blocks.Callout("danger", f"FAIL: do not hand on this {what}: it is not private", text)
     if refuted:
         text = "An attack did better than the claim allows: the claim, or the code behind it, is wrong."
-        return Callout("danger", f"FAIL: do not hand on this {what}: an attack refutes the claim", text)
+        return blocks.Callout("danger", f"FAIL: do not hand on this {what}: an attack refutes the claim", text)
     epsilon, delta = content.number("epsilon"), content.number("delta")
     if epsilon is None or delta is None or not content.flag("is_upper_bound"):
         text = "No bound on the privacy loss is known."
-        return Callout("danger", f"FAIL: do not hand on this {what}: it has no guarantee", text)
+        return blocks.Callout("danger", f"FAIL: do not hand on this {what}: it has no guarantee", text)
     text = (
         f"The bound holds for every recipient of this {what}, with any other knowledge and any computation, now or "
         "later. It does not cover the private data themselves, or pages made for their owner."
     )
     if is_weak(content.fields("power").number("right")):
-        return Callout("warning", f"WARNING: a weak bound: nearly everything about a {one} may be learned", text)
+        return blocks.Callout("warning", f"WARNING: a weak bound: nearly everything about a {one} may be learned", text)
     stated = f"epsilon {rounded_up(epsilon)}, delta {power_of_ten(delta)}"
     # A delta that may show whole records stands among the warnings of a certificate.
     if is_loose(epsilon, delta) or content.texts("warnings"):
-        return Callout("warning", f"WARNING: a loose bound: {stated}", f"{text} {_LOOSE.format(one)}")
-    return Callout("note", f"Guarantee: {stated}", text)
+        return blocks.Callout("warning", f"WARNING: a loose bound: {stated}", f"{text} {_LOOSE.format(one)}")
+    return blocks.Callout("note", f"Guarantee: {stated}", text)
 
 
 def _accountant(content: RecordFields) -> str:
@@ -160,19 +148,19 @@ def _delta_words(delta: float | None) -> str:
     return "" if delta is None else "no exception" if delta == 0 else f"no guarantee {how_often(delta)}"
 
 
-def guarantee_section(context: Context) -> Section | None:
+def guarantee_section(context: Context) -> blocks.Section | None:
     """Curves with the operating point, beliefs, and the papers' figure for comparison."""
     shown_here = context.of_kind("guarantee")
     about = " or ".join(dict.fromkeys(f"one {names_of(one.content.text('unit'))[0]}" for one in shown_here))
     cards = [_guarantee_card(one) for one in shown_here]
-    return Section("guarantee", "The guarantee", _GUARANTEE.format(about), cards) if cards else None
+    return blocks.Section("guarantee", "The guarantee", _GUARANTEE.format(about), cards) if cards else None
 
 
-def _guarantee_card(one: ShownRecord) -> Card:
+def _guarantee_card(one: ShownRecord) -> blocks.Card:
     content = one.content
-    blocks: list[Block] = []
+    parts: list[blocks.Block] = []
     epsilon, delta, power = content.number("epsilon"), content.number("delta"), content.fields("power")
-    drawn: list[Block] = []
+    drawn: list[blocks.Block] = []
     curve = content.fields("tradeoff").curve("alpha", "beta")
     alpha, caught = power.number("alpha"), power.number("caught")
     if curve and alpha is not None and caught is not None:
@@ -181,28 +169,33 @@ def _guarantee_card(one: ShownRecord) -> Card:
         svg = draw_tradeoff(f"{one.name}-tf", curve[0], curve[1], (alpha, caught), sides)
         many = names_of(content.text("unit"))[1]
         caption = f"No attack reaches the shaded part: few false alarms mean few {many} detected."
-        drawn.append(Figure(svg, caption, (KeyBlock("blue", "limit for every attack"), KeyBlock("dashed", "guessing"))))
+        drawn.append(
+            blocks.Figure(
+                svg, caption, (blocks.KeyBlock("blue", "limit for every attack"), blocks.KeyBlock("dashed", "guessing"))
+            )
+        )
     if epsilon is not None:
-        sure = Table(_worth(delta), ("believed before", "at most after"), list(beliefs(epsilon)))
-        blocks.append(ColumnsBlock([side for side in (drawn, [_stated(content), sure]) if side]))
-        blocks.append(Details("Epsilon by different ways of counting", [_comparison(content, epsilon)]))
+        sure = blocks.Table(_worth(delta), ("believed before", "at most after"), list(beliefs(epsilon)))
+        parts.append(blocks.ColumnsBlock([side for side in (drawn, [_stated(content), sure]) if side]))
+        parts.append(blocks.Details("Epsilon by different ways of counting", [_comparison(content, epsilon)]))
     # Its statements have a section of their own.
-    return replace(card_of(one, blocks, _GUARANTEE_FIELDS), notes=())
+    return replace(card_of(one, parts, _GUARANTEE_FIELDS), notes=())
 
 
-def delta_curve(one: ShownRecord) -> Details | None:
+def delta_curve(one: ShownRecord) -> blocks.Details | None:
     epsilon, delta = one.content.number("epsilon"), one.content.number("delta")
     curve = one.content.fields("epsilon_delta").curve("epsilon", "delta")
     if not curve or epsilon is None or delta is None:
         return None
     svg = draw_epsilon_delta(f"{one.name}-ed", curve[0], curve[1], (epsilon, delta))
     caption = "Every point of the curve holds at once; the dot is the stated pair."
-    return Details(
-        "Delta against epsilon", [Figure(svg, caption, (KeyBlock("blue", "bound"), KeyBlock("dot", "as stated")))]
+    return blocks.Details(
+        "Delta against epsilon",
+        [blocks.Figure(svg, caption, (blocks.KeyBlock("blue", "bound"), blocks.KeyBlock("dot", "as stated")))],
     )
 
 
-def _stated(content: RecordFields) -> Table:
+def _stated(content: RecordFields) -> blocks.Table:
     """Return the promise in its terms, and the most that an attack detects."""
     epsilon, delta, power = content.number("epsilon"), content.number("delta"), content.fields("power")
     alpha, caught = power.number("alpha"), power.number("caught")
@@ -213,7 +206,7 @@ def _stated(content: RecordFields) -> Table:
     ]
     if alpha is not None and caught is not None:
         rows.append((f"detected at {percent(alpha, 0)} false alarms", f"at most {percent_up(caught)}"))
-    return Table("The stated guarantee", ("", ""), rows, text=(1,))
+    return blocks.Table("The stated guarantee", ("", ""), rows, text=(1,))
 
 
 def _worth(delta: float | None) -> str:
@@ -224,7 +217,7 @@ def _worth(delta: float | None) -> str:
     return f"At best an attacker is this certain, and knows the answer {how_often(delta)}"
 
 
-def _comparison(content: RecordFields, epsilon: float) -> Table:
+def _comparison(content: RecordFields, epsilon: float) -> blocks.Table:
     rows = [("stated", rounded_up(epsilon), "upper bound")]
     recomputed = content.number("recomputed_epsilon")
     if recomputed is not None:
@@ -233,7 +226,7 @@ def _comparison(content: RecordFields, epsilon: float) -> Table:
     value = published.number("epsilon")
     if value is not None:
         rows.append(("as published", figure(value), f"NOT a bound; {published.text('note')}"))
-    return Table("Epsilon by accounting method", ("figure", "ε", "what it is"), rows, text=(2,))
+    return blocks.Table("Epsilon by accounting method", ("figure", "ε", "what it is"), rows, text=(2,))
 
 
 _GUARANTEE_FIELDS = (
@@ -265,31 +258,33 @@ _FIELDS: Final = (
 _SAME: Final = 1e-4
 
 
-def budget_section(context: Context) -> Section | None:
+def budget_section(context: Context) -> blocks.Section | None:
     """Budget, spent, left, and what the figures rest on."""
     ledgers = context.of_kind("ledger")
     about = " or ".join(dict.fromkeys(names_of(one.content.text("unit"))[0] for one in ledgers))
     cards = [_card(one, context) for one in ledgers]
-    return Section("budget", "The dataset's budget", _LEAD.format(about), cards) if cards else None
+    return blocks.Section("budget", "The dataset's budget", _LEAD.format(about), cards) if cards else None
 
 
-def _card(one: ShownRecord, context: Context) -> Card:
+def _card(one: ShownRecord, context: Context) -> blocks.Card:
     content = one.content
     source = content.text("source")
-    blocks: list[Block] = [Callout("warning" if source in ("named", "unsigned") else "note", *_origin(content, source))]
+    parts: list[blocks.Block] = [
+        blocks.Callout("warning" if source in ("named", "unsigned") else "note", *_origin(content, source))
+    ]
     budget, delta, spent, left = (content.number(name) for name in ("epsilon", "delta", "spent", "left"))
     numbers = []
     if budget is not None and spent is not None and left is not None and delta is not None:
         numbers += [
-            NumberBlock("spent", f"ε ≤ {rounded_up(spent, 4)}", "by all charges together, composed"),
-            NumberBlock("left", f"ε ≥ {rounded_down(left, 4)}", "remaining" if left > 0 else "nothing"),
-            NumberBlock("total", f"ε = {exact(budget)}", f"at δ = {power_of_ten(delta)}"),
+            blocks.NumberBlock("spent", f"ε ≤ {rounded_up(spent, 4)}", "by all charges together, composed"),
+            blocks.NumberBlock("left", f"ε ≥ {rounded_down(left, 4)}", "remaining" if left > 0 else "nothing"),
+            blocks.NumberBlock("total", f"ε = {exact(budget)}", f"at δ = {power_of_ten(delta)}"),
         ]
-    numbers.append(NumberBlock("one unit is", *unit(content.text("adjacency"), content.text("unit"))))
-    blocks += [Numbers(numbers), _charges(content)]
+    numbers.append(blocks.NumberBlock("one unit is", *unit(content.text("adjacency"), content.text("unit"))))
+    parts += [blocks.Numbers(numbers), _charges(content)]
     notes = [text for text in (_MODES.get(content.text("mode"), ""), _cap(content), *_beside(content, context)) if text]
-    blocks.append(PointsBlock(notes))
-    return card_of(one, blocks, _FIELDS)
+    parts.append(blocks.PointsBlock(notes))
+    return card_of(one, parts, _FIELDS)
 
 
 def _cap(content: RecordFields) -> str:
@@ -309,7 +304,7 @@ def _origin(content: RecordFields, source: str) -> tuple[str, str]:
     return title, _SOURCES.get(source, _SOURCES["unsigned"]) + by
 
 
-def _charges(content: RecordFields) -> Table:
+def _charges(content: RecordFields) -> blocks.Table:
     charges = content.fields("charges").numbers()
     rows = [(capitalised(name), figure(count)) for name, count in charges.items()]
     rows.append(("All", figure(sum(charges.values()))))
@@ -319,7 +314,7 @@ def _charges(content: RecordFields) -> Table:
             rows.append((words, figure(count)))
     if share is not None:
         rows.append((f"Spent of its {content.text('filter')} filter", f"{rounded_up(100 * share, 4)}%"))
-    return Table("Charges, made before any record was read", ("for", "charges"), rows)
+    return blocks.Table("Charges, made before any record was read", ("for", "charges"), rows)
 
 
 def _beside(content: RecordFields, context: Context) -> list[str]:

@@ -1,25 +1,12 @@
 """Panels about audits and attacks: the proven leak next to the claimed bound, and whom attackers found."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from privmix.reports.blocks import (
-    Block,
-    Callout,
-    Card,
-    ColumnsBlock,
-    Details,
-    Figure,
-    KeyBlock,
-    NumberBlock,
-    Numbers,
-    Table,
-)
+from privmix.reports import blocks
 from privmix.reports.figures import FigureLine, draw_audit_points, draw_bounds, draw_roc
 from privmix.reports.panel import PANELS, Context, Offer, Panel, ShownRecord
 from privmix.reports.panels import card_of
@@ -48,41 +35,41 @@ class AuditPanel(Panel):
     missing: ClassVar[Offer] = ("Worst-case audit", "the ε that an attack proves", "privmix audit RELEASE --record RUN")
 
     @classmethod
-    def card(cls, one: ShownRecord, context: Context) -> Card:
+    def card(cls, one: ShownRecord, context: Context) -> blocks.Card:
         content = one.content
         proven, claimed, published = (content.number(f"{name}_epsilon") for name in ("proven", "claimed", "published"))
         confidence, violated = content.number("confidence"), content.flag("violated")
-        blocks: list[Block] = []
+        parts: list[blocks.Block] = []
         if violated:
             stated = "" if claimed is None else f" of {rounded_up(claimed)}"
             text = (
                 f"At {100 * (confidence or 0):g}% confidence the mechanism leaks at least "
                 f"ε = {rounded_down(proven or 0)}." + by_curve(content)
             )
-            blocks.append(Callout("danger", f"The claim{stated} is refuted", text))
+            parts.append(blocks.Callout("danger", f"The claim{stated} is refuted", text))
         told = "" if confidence is None else f"at {100 * confidence:g}% confidence"
         numbers = [
-            NumberBlock("proven by attack", _at_least(proven), told, "bad" if violated else "good"),
-            NumberBlock("claimed", _at_most(claimed), _at(content.number("delta"))),
+            blocks.NumberBlock("proven by attack", _at_least(proven), told, "bad" if violated else "good"),
+            blocks.NumberBlock("claimed", _at_most(claimed), _at(content.number("delta"))),
             *_priced(content.number("priced_epsilon"), claimed),
         ]
         if published is not None:
-            numbers.append(NumberBlock("published formula", f"ε = {figure(published)}", "not a bound"))
-        blocks.append(Numbers(numbers))
-        drawn: list[Block] = []
+            numbers.append(blocks.NumberBlock("published formula", f"ε = {figure(published)}", "not a bound"))
+        parts.append(blocks.Numbers(numbers))
+        drawn: list[blocks.Block] = []
         if proven is not None:
             svg = draw_bounds(f"{one.name}-bd", proven, claimed, published, violated)
             keys = [
-                KeyBlock("bad-bar" if violated else "good-bar", "proven to leak"),
-                KeyBlock("ink-bar", "claimed at most"),
+                blocks.KeyBlock("bad-bar" if violated else "good-bar", "proven to leak"),
+                blocks.KeyBlock("ink-bar", "claimed at most"),
             ]
-            keys += [KeyBlock("vermilion-dots", "published formula")] if published is not None else []
-            drawn.append(Figure(svg, "The bar must not reach beyond the line.", keys))
-        points, tables = _audit_points(one, context), list[Block]()
+            keys += [blocks.KeyBlock("vermilion-dots", "published formula")] if published is not None else []
+            drawn.append(blocks.Figure(svg, "The bar must not reach beyond the line.", keys))
+        points, tables = _audit_points(one, context), list[blocks.Block]()
         if found := _audit_tables(content):
-            tables.append(Details("Figures of the attack", found))
+            tables.append(blocks.Details("Figures of the attack", found))
         sides = ([*drawn, *tables], points) if points else (drawn, tables)
-        blocks.append(ColumnsBlock([side for side in sides if side]))
+        parts.append(blocks.ColumnsBlock([side for side in sides if side]))
         known = (
             *_SHARED,
             "priced_epsilon",
@@ -99,7 +86,7 @@ class AuditPanel(Panel):
             "correct",
             "unit",
         )
-        return card_of(one, blocks, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
+        return card_of(one, parts, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
 
 
 @PANELS.register
@@ -123,12 +110,12 @@ class NoisePanel(Panel):
     missing: ClassVar[Offer] = ("Noise audit", "the measured noise", "privmix audit RELEASE --noise --record RUN")
 
     @classmethod
-    def card(cls, one: ShownRecord, context: Context) -> Card:
+    def card(cls, one: ShownRecord, context: Context) -> blocks.Card:
         content = one.content
         confidence, violated = content.number("confidence"), content.flag("violated")
-        blocks: list[Block] = []
+        parts: list[blocks.Block] = []
         if violated:
-            blocks.append(Callout("danger", "The noise is not as certified", ""))
+            parts.append(blocks.Callout("danger", "The noise is not as certified", ""))
         interval = "interval" if confidence is None else f"interval ({100 * confidence:g}%)"
         rows = [
             (
@@ -141,9 +128,9 @@ class NoisePanel(Panel):
             for noise in content.several("noises")
         ]
         header = ("noise", "in the certificate", "certified std", "measured / certified", interval, "verdict")
-        blocks.append(Table("Noise of empty records", header, rows, text=(1, 5)))
+        parts.append(blocks.Table("Noise of empty records", header, rows, text=(1, 5)))
         known = ("design", "method", "confidence", "false_alarm", "violated", "noises")
-        return card_of(one, blocks, known, "Audit of the noise")
+        return card_of(one, parts, known, "Audit of the noise")
 
 
 def _share(noise: RecordFields, name: str) -> str:
@@ -170,51 +157,51 @@ def _at_most(claimed: float | None) -> str:
     return "–" if claimed is None else f"ε ≤ {rounded_up(claimed)}"
 
 
-def _priced(priced: float | None, claimed: float | None) -> list[NumberBlock]:
+def _priced(priced: float | None, claimed: float | None) -> list[blocks.NumberBlock]:
     """Return the accountant's figure for what ran, where the claim is another's."""
     # Within 1% the two figures print alike, and readers would look for a difference that matters.
     if priced is None or (claimed is not None and priced <= claimed * 1.01):
         return []
-    return [NumberBlock("priced here", _at_most(priced), "upper bound for the run")]
+    return [blocks.NumberBlock("priced here", _at_most(priced), "upper bound for the run")]
 
 
 def _at(delta: float | None) -> str:
     return "" if delta is None else f"at δ = {power_of_ten(delta)}"
 
 
-def _audit_tables(content: RecordFields) -> list[Block]:
+def _audit_tables(content: RecordFields) -> list[blocks.Block]:
     facts = [(name, content.text(name)) for name in ("design", "method", "attack", "unit") if content.text(name)]
     facts += [
         (name, figure(value))
         for name in ("runs", "looks", "canaries", "included", "guesses", "correct")
         if (value := content.number(name)) is not None
     ]
-    found: list[Block] = []
+    found: list[blocks.Block] = []
     numbers = content.fields("proven_by").numbers()
     by = [(_METHODS[name], f"ε ≥ {rounded_down(value)}") for name, value in numbers.items() if name in _METHODS]
     box = content.fields("black_box")
     if (value := box.number("proven_epsilon")) is not None:
         by.append((f"black box: {box.text('attack')}", f"ε ≥ {rounded_down(value)}"))
     if by:
-        found.append(Table("Proven lower bounds by method", ("method", "ε"), by))
+        found.append(blocks.Table("Proven lower bounds by method", ("method", "ε"), by))
     if facts:
-        found.append(Table("The attack", ("", ""), facts, text=(1,)))
+        found.append(blocks.Table("The attack", ("", ""), facts, text=(1,)))
     return found
 
 
-def _audit_points(one: ShownRecord, context: Context) -> list[Block]:
+def _audit_points(one: ShownRecord, context: Context) -> list[blocks.Block]:
     points = one.content.fields("points").curve("alpha", "beta", "alpha_high", "beta_high")
     if not points:
         return []
     limit = _miss_limit(one, context)
     svg = draw_audit_points(f"{one.name}-pt", points, limit)
-    keys = [KeyBlock("vermilion", "measured"), KeyBlock("ink-square", "upper confidence bounds")]
-    keys += [KeyBlock("blue", "limit by the claim")] if limit else []
+    keys = [blocks.KeyBlock("vermilion", "measured"), blocks.KeyBlock("ink-square", "upper confidence bounds")]
+    keys += [blocks.KeyBlock("blue", "limit by the claim")] if limit else []
     caption = (
         "Error rates of the attack. Each square holds separately: among many, one may lie in the shaded area by "
         "chance. The claim was tested at thresholds that other runs chose."
     )
-    return [Figure(svg, caption, keys)]
+    return [blocks.Figure(svg, caption, keys)]
 
 
 def _miss_limit(one: ShownRecord, context: Context) -> tuple[list[float], list[float]] | None:
@@ -248,44 +235,48 @@ class MembershipPanel(Panel):
     )
 
     @classmethod
-    def card(cls, one: ShownRecord, context: Context) -> Card:
+    def card(cls, one: ShownRecord, context: Context) -> blocks.Card:
         content = one.content
         attacks = content.several("attacks")
         gap, low, high = (content.number(name) for name in ("gap", "gap_low", "gap_high"))
         best = max((value for item in attacks if (value := item.number("auc")) is not None), default=None)
         members, others = content.number("members"), content.number("nonmembers")
         numbers = [
-            NumberBlock("best attack's AUC", "–" if best is None else f"{best:.3f}", "guessing: 0.500"),
-            NumberBlock(
+            blocks.NumberBlock("best attack's AUC", "–" if best is None else f"{best:.3f}", "guessing: 0.500"),
+            blocks.NumberBlock(
                 "train − test accuracy", "–" if gap is None else f"{100 * gap:+.1f} points", _points(low, high)
             ),
         ]
         if members is not None and others is not None:
-            numbers.append(NumberBlock("records", f"{figure(members)} + {figure(others)}", "members + non-members"))
-        blocks: list[Block] = [Numbers(numbers)]
-        drawn: list[Block] = []
+            numbers.append(
+                blocks.NumberBlock("records", f"{figure(members)} + {figure(others)}", "members + non-members")
+            )
+        parts: list[blocks.Block] = [blocks.Numbers(numbers)]
+        drawn: list[blocks.Block] = []
         if lines := _roc_lines(attacks):
             limit = context.catch_limit(one)
             svg = draw_roc(f"{one.name}-roc", lines, limit)
-            keys = [KeyBlock(colour, line.name) for colour, line in zip(SERIES, lines, strict=False)]
-            keys += [KeyBlock("limit", "limit by the guarantee")] if limit else []
+            keys = [blocks.KeyBlock(colour, line.name) for colour, line in zip(SERIES, lines, strict=False)]
+            keys += [blocks.KeyBlock("limit", "limit by the guarantee")] if limit else []
             caption = "Both axes are logarithmic: detection at few false alarms matters most. Bands: confidence."
-            drawn.append(Figure(svg, caption, [*keys, KeyBlock("dashed", "guessing")]))
+            drawn.append(blocks.Figure(svg, caption, [*keys, blocks.KeyBlock("dashed", "guessing")]))
         accuracies = [(name, percent(content.number(f"{name}_accuracy"))) for name in ("train", "test")]
         models = content.number("reference_models")
         facts = [*accuracies, *([] if models is None else [("reference models", figure(models))])]
-        tables = [Table("The model under attack", ("", ""), [(_FACT.get(name, name), value) for name, value in facts])]
+        tables = [
+            blocks.Table("The model under attack", ("", ""), [(_FACT.get(name, name), value) for name, value in facts])
+        ]
         risks = [
             (item.text("record") or f"{item.number('record') or 0:.0f}", figure(item.number("score")))
             for item in content.several("highest_risk")
         ]
         if risks:
-            tables.append(Table("Records at highest risk (for the owner only)", ("record", "score"), risks))
-        blocks.append(ColumnsBlock([side for side in (drawn, tables) if side]))
+            tables.append(blocks.Table("Records at highest risk (for the owner only)", ("record", "score"), risks))
+        parts.append(blocks.ColumnsBlock([side for side in (drawn, tables) if side]))
         if attacks:
             limited = not context.lacks_limit(one)
-            blocks.append(_membership_table(attacks, content.number("confidence"), limited=limited))
-        return card_of(one, blocks, _MEMBERSHIP_FIELDS, "Membership inference")
+            parts.append(_membership_table(attacks, content.number("confidence"), limited=limited))
+        return card_of(one, parts, _MEMBERSHIP_FIELDS, "Membership inference")
 
 
 def _rate(share: float | None) -> str:
@@ -312,7 +303,7 @@ def _roc_lines(attacks: Sequence[RecordFields]) -> list[FigureLine]:
     return lines
 
 
-def _membership_table(attacks: Sequence[RecordFields], confidence: float | None, *, limited: bool) -> Table:
+def _membership_table(attacks: Sequence[RecordFields], confidence: float | None, *, limited: bool) -> blocks.Table:
     rates = sorted(
         {rate for item in attacks for at in item.several("tpr_at") if (rate := at.number("fpr")) is not None}
     )
@@ -332,7 +323,7 @@ def _membership_table(attacks: Sequence[RecordFields], confidence: float | None,
         rows.append(("limit by the guarantee", "–", *most_caught))
     level = "" if confidence is None else f", with {percent(confidence, 0)} intervals"
     columns = ("attack", "AUC", *(f"caught at {100 * rate:g}% false alarms" for rate in rates))
-    return Table(f"Attacks{level}", columns, rows)
+    return blocks.Table(f"Attacks{level}", columns, rows)
 
 
 def _with_band(item: RecordFields, name: str, low: str, high: str, text: Callable[[float | None], str]) -> str:

@@ -2,21 +2,7 @@
 
 from typing import Final
 
-from privmix.reports.blocks import (
-    Block,
-    Callout,
-    Card,
-    ColumnsBlock,
-    Details,
-    Figure,
-    Heatmap,
-    KeyBlock,
-    NumberBlock,
-    Numbers,
-    Paragraphs,
-    Section,
-    Table,
-)
+from privmix.reports import blocks
 from privmix.reports.figures import draw_shares, draw_utility
 from privmix.reports.panel import Context, ShownRecord
 from privmix.reports.panels import card_of
@@ -31,7 +17,7 @@ _MOST_CLASSES: Final = 20
 _WORST: Final = 10
 
 
-def usefulness_section(context: Context) -> Section | None:
+def usefulness_section(context: Context) -> blocks.Section | None:
     """Accuracy: against epsilon, against no privacy, and by class."""
     cards = [_expected_card(one, context) for one in context.of_kind("guarantee")]
     cards += [_utility_card(one) for one in context.of_kind("utility")]
@@ -40,35 +26,39 @@ def usefulness_section(context: Context) -> Section | None:
     if any(one.content.number("reference_accuracy") is not None for one in context.of_kind("evaluation", "utility")):
         lead += " and with a model of the same data without privacy"
     lead += "."
-    return Section("utility", "Utility", lead, cards) if cards else None
+    return blocks.Section("utility", "Utility", lead, cards) if cards else None
 
 
-def _expected_card(one: ShownRecord, context: Context) -> Card:
+def _expected_card(one: ShownRecord, context: Context) -> blocks.Card:
     """Show public facts alone: the planner's forecast, and the baseline without a model."""
     forecast, classes = one.content.fields("forecast"), one.content.number("classes")
     value, low, high = (forecast.number(name) for name in ("accuracy", "low", "high"))
-    numbers: list[NumberBlock] = []
+    numbers: list[blocks.NumberBlock] = []
     if value is not None:
         between = "" if low is None or high is None else f"{percent(low)} to {percent(high)}"
-        numbers.append(NumberBlock("accuracy, forecast as stated", percent(value), between))
+        numbers.append(blocks.NumberBlock("accuracy, forecast as stated", percent(value), between))
         if (without := forecast.number("without_privacy")) is not None:
             numbers.append(
-                NumberBlock("without privacy, assumed", percent(without), "assumption of the forecast, not measured")
+                blocks.NumberBlock(
+                    "without privacy, assumed", percent(without), "assumption of the forecast, not measured"
+                )
             )
     if classes:
         least = f"≥ {rounded_down(100 / classes, 3)}%"
-        numbers.append(NumberBlock("baseline", least, f"one class for all records; {figure(classes)} classes"))
+        numbers.append(blocks.NumberBlock("baseline", least, f"one class for all records; {figure(classes)} classes"))
     shown = context.of_kind("evaluation", "utility")
     text = "The certificate states this forecast, from public facts alone; verification does not check it."
     if value is None:
         text = "The certificate holds no forecast; measured accuracy is below." if shown else "No accuracy is known."
     text += " To measure accuracy on labelled data of your own: privmix evaluate MODEL --data DATA."
     shares = [capitalised(f"{share}.") for share in one.content.texts("shares")]
-    return Card("What to expect", [*([Numbers(numbers)] if numbers else []), Paragraphs([*shares, text])])
+    return blocks.Card(
+        "What to expect", [*([blocks.Numbers(numbers)] if numbers else []), blocks.Paragraphs([*shares, text])]
+    )
 
 
-def _utility_card(one: ShownRecord) -> Card:
-    content, blocks = one.content, list[Block]()
+def _utility_card(one: ShownRecord) -> blocks.Card:
+    content, parts = one.content, list[blocks.Block]()
     metric = content.text("metric") or "accuracy"
     reference = content.number("reference_accuracy")
     points = []
@@ -81,56 +71,58 @@ def _utility_card(one: ShownRecord) -> Card:
     points.sort()
     if points:
         svg = draw_utility(f"{one.name}-ut", points, reference, metric)
-        keys = [KeyBlock("blue-dot", "with privacy")] + (
-            [KeyBlock("dashed-ink", "without")] if reference is not None else []
+        keys = [blocks.KeyBlock("blue-dot", "with privacy")] + (
+            [blocks.KeyBlock("dashed-ink", "without")] if reference is not None else []
         )
         rows = [(figure(at), percent(value), _interval(low, high, value)) for at, value, low, high in points]
         if reference is not None:
             rows.append(("without privacy", percent(reference), "–"))
-        table = Table(f"{metric} by epsilon", ("ε", metric, "interval"), rows)
-        drawn = Figure(svg, "A larger ε means weaker protection and less noise.", keys)
-        blocks.append(ColumnsBlock([[drawn], [table]]))
-    return card_of(one, blocks, ("points", "metric", "reference_accuracy"), "Accuracy against epsilon")
+        table = blocks.Table(f"{metric} by epsilon", ("ε", metric, "interval"), rows)
+        drawn = blocks.Figure(svg, "A larger ε means weaker protection and less noise.", keys)
+        parts.append(blocks.ColumnsBlock([[drawn], [table]]))
+    return card_of(one, parts, ("points", "metric", "reference_accuracy"), "Accuracy against epsilon")
 
 
 def _interval(low: float, high: float, value: float) -> str:
     return f"{percent(low)} to {percent(high)}" if low < value or high > value else "–"
 
 
-def _evaluation_card(one: ShownRecord) -> Card:
+def _evaluation_card(one: ShownRecord) -> blocks.Card:
     content = one.content
     reference = content.fields("reference")
-    blocks: list[Block] = [Numbers(_evaluation_numbers(content))]
+    parts: list[blocks.Block] = [blocks.Numbers(_evaluation_numbers(content))]
     if warnings := content.texts("warnings"):
         text = " ".join(capitalised(f"{text}.") for text in warnings)
-        blocks.append(Callout("warning", "Limits of the accuracy", text))
+        parts.append(blocks.Callout("warning", "Limits of the accuracy", text))
     if sentences := _evaluation_words(content, reference):
-        blocks.append(Paragraphs(sentences))
-    more: list[Block] = []
+        parts.append(blocks.Paragraphs(sentences))
+    more: list[blocks.Block] = []
     if rows := _measures(content, reference):
         heads = ("measure", "this model", *(["without privacy"] if reference else []), "without a model")
-        more.append(Table("Every measure, compared with guessing without a model", heads, rows))
+        more.append(blocks.Table("Every measure, compared with guessing without a model", heads, rows))
     more += _by_class(one)
     if groups := _group_rows(content.several("groups")):
         heads = ("group", "records", "accuracy", "balanced", "always one class", "AUC")
-        more.append(Table("By group", heads, groups))
-    blocks += [Details("Every measure, each class, each group", more)] if more else []
-    return card_of(one, blocks, _EVALUATION_FIELDS, "Evaluation")
+        more.append(blocks.Table("By group", heads, groups))
+    parts += [blocks.Details("Every measure, each class, each group", more)] if more else []
+    return card_of(one, parts, _EVALUATION_FIELDS, "Evaluation")
 
 
-def _evaluation_numbers(content: RecordFields) -> list[NumberBlock]:
+def _evaluation_numbers(content: RecordFields) -> list[blocks.NumberBlock]:
     accuracy, without, count = (content.number(name) for name in ("accuracy", "reference_accuracy", "n"))
     majority = content.number("majority_accuracy")
-    numbers = [NumberBlock("accuracy", percent(accuracy), "" if count is None else f"on {figure(count)} records")]
+    numbers = [
+        blocks.NumberBlock("accuracy", percent(accuracy), "" if count is None else f"on {figure(count)} records")
+    ]
     if majority is not None:
-        numbers.append(NumberBlock("without a model", percent(majority), f"always {content.text('majority')}"))
+        numbers.append(blocks.NumberBlock("without a model", percent(majority), f"always {content.text('majority')}"))
     if without is not None:
         lost = "" if accuracy is None else f"{100 * (without - accuracy):.1f} points more"
-        numbers.append(NumberBlock("without privacy", percent(without), lost))
+        numbers.append(blocks.NumberBlock("without privacy", percent(without), lost))
     if (balanced := content.number("balanced_accuracy")) is not None:
-        numbers.append(NumberBlock("balanced accuracy", percent(balanced), "mean of the classes' recall"))
+        numbers.append(blocks.NumberBlock("balanced accuracy", percent(balanced), "mean of the classes' recall"))
     if (auc := content.number("auc")) is not None:
-        numbers.append(NumberBlock("AUC", f"{auc:.3f}", "guessing: 0.500"))
+        numbers.append(blocks.NumberBlock("AUC", f"{auc:.3f}", "guessing: 0.500"))
     return numbers
 
 
@@ -202,9 +194,9 @@ def _decimal(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _by_class(one: ShownRecord) -> list[Block]:
+def _by_class(one: ShownRecord) -> list[blocks.Block]:
     content = one.content
-    found: list[Block] = []
+    found: list[blocks.Block] = []
     matrix, classes = content.matrix("confusion"), content.texts("classes")
     if matrix and len(classes) != len(matrix):
         classes = [str(number) for number in range(len(matrix))]
@@ -216,11 +208,13 @@ def _by_class(one: ShownRecord) -> list[Block]:
             for name, row, part in zip(classes, matrix, shares, strict=True)
         ]
         caption = "Confusion matrix in records; the shade is the share of the true class"
-        found.append(Heatmap(caption, "true \\ predicted", classes, rows))
+        found.append(blocks.Heatmap(caption, "true \\ predicted", classes, rows))
     elif matrix:
         svg = draw_shares(f"{one.name}-cm", shares, "Confusion matrix")
         found.append(
-            Figure(svg, "Confusion matrix: true classes (rows) and predictions (columns), as shares of the true class.")
+            blocks.Figure(
+                svg, "Confusion matrix: true classes (rows) and predictions (columns), as shares of the true class."
+            )
         )
     recalls = sorted(content.fields("per_class").numbers().items(), key=lambda item: (item[1], item[0]))
     if recalls:
@@ -230,7 +224,7 @@ def _by_class(one: ShownRecord) -> list[Block]:
         counts = dict(zip(classes, totals, strict=False))
         shown = recalls[:_WORST] if many else recalls
         lines = [(name, figure(counts.get(name)), percent(value)) for name, value in shown]
-        found.append(Table(caption, ("class", "records", "recall"), lines))
+        found.append(blocks.Table(caption, ("class", "records", "recall"), lines))
     return found
 
 

@@ -1,7 +1,5 @@
 """Run records: one JSON file a measurement, the only source of reports (see :func:`public_records`)."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -123,10 +121,10 @@ class RecordFields:
         found = self._values.get(name)
         return found if isinstance(found, list) and all(isinstance(item, str) for item in found) else []
 
-    def fields(self, name: str) -> RecordFields:
+    def fields(self, name: str) -> "RecordFields":
         return RecordFields(self._values.get(name))
 
-    def several(self, name: str) -> list[RecordFields]:
+    def several(self, name: str) -> "list[RecordFields]":
         """Return a list of nested ones; what is none is left out."""
         found = self._values.get(name)
         return [RecordFields(item) for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
@@ -281,7 +279,7 @@ class RunRecord(Checked):
         return body
 
     @classmethod
-    def from_dict(cls, found: Any, name: str = "record") -> RunRecord:
+    def from_dict(cls, found: Any, name: str = "record") -> "RunRecord":
         """Read a record from :meth:`to_dict`; raise InvalidInput for another version or an edited one."""
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise InvalidInput(name, "something else", f"a run record ({FORMAT})")

@@ -1,7 +1,5 @@
 """One order from what was asked: what is run, and the same as a command and as Python."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import warnings
@@ -35,7 +33,7 @@ class Order:
     spec: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, asked: FormData) -> Order:
+    def of(cls, asked: FormData) -> "Order":
         """Make the order from a form without problems; raise InvalidInput for a number that is none."""
         declared: dict[str, Any] = {}
         if asked.what != IMAGES:

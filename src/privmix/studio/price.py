@@ -1,7 +1,5 @@
 """Forecast a release's cost and worth from declarations alone: no file is opened for it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

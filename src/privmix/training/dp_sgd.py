@@ -1,7 +1,5 @@
 """Private records, and private steps (Bao et al. 2023, Algorithm 1): no other code below the plan reads records."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -55,7 +53,7 @@ class TrainingRecords:
         return f"<TrainingRecords of {self.x.shape[-1]} features, {self.classes} classes>"
 
     @classmethod
-    def of(cls, x: Any, labels: Any, *, classes: int, persons: NDArray[np.int64] | None = None) -> TrainingRecords:
+    def of(cls, x: Any, labels: Any, *, classes: int, persons: NDArray[np.int64] | None = None) -> "TrainingRecords":
         """Check arrays x (n, d) or (n, V, d), labels (n,) and persons (n,); float32 and int64 are not copied."""
         refuse_foreign_loader(x)
         check_integer("classes", classes, low=2)
@@ -117,7 +115,7 @@ class TrainingRecords:
         found[order] = np.repeat(np.arange(len(self)), np.diff(begins))
         return found
 
-    def kept(self, kept: NDArray[np.int64]) -> TrainingRecords:
+    def kept(self, kept: NDArray[np.int64]) -> "TrainingRecords":
         """Return these records alone, of the persons that they are of."""
         if self.units is None:
             return replace(self, x=self.x[kept], labels=self.labels[kept])

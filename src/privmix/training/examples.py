@@ -1,7 +1,5 @@
 """Public facts of a model, and public labelled examples: to warm up on, to help in every step, to mix views with."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +31,7 @@ class ImageLayout(Checked):
     width: Count
 
     @classmethod
-    def of_input(cls, shape: Sequence[int]) -> ImageLayout:
+    def of_input(cls, shape: Sequence[int]) -> "ImageLayout":
         """Return the layout of raw inputs of shape (H, W) or (H, W, C); raise for others."""
         if len(shape) == 2:
             return cls(1, shape[0], shape[1])
@@ -127,7 +125,7 @@ class PublicData:
             raise InvalidInput("public targets", "other rows", "rows of non-negative numbers that sum to 1")
 
     @classmethod
-    def of(cls, x: Tensor | ArrayLike, labels: Tensor | ArrayLike, classes: int) -> PublicData:
+    def of(cls, x: Tensor | ArrayLike, labels: Tensor | ArrayLike, classes: int) -> "PublicData":
         """Public records (m, ...) in memory with labels (m,) from 0 to ``classes`` - 1; uint8 is divided by 255."""
         check_integer("classes", classes, low=2)
         inputs, chosen = (part.cpu().numpy() if isinstance(part, Tensor) else np.asarray(part) for part in (x, labels))
@@ -152,7 +150,7 @@ class PublicData:
         split: str = "train",
         input_shape: tuple[int, ...] | None = None,
         **options: Any,
-    ) -> PublicData:
+    ) -> "PublicData":
         """Read public records from any source of :func:`privmix.data.open_dataset`, to which ``options`` go."""
         # Classes are matched by name, in any order, and some may be missing. If labels are digits and the private
         # classes are names, digits are places in ``classes``. Images become ``input_shape``, or are refused before they
@@ -175,7 +173,7 @@ class PublicData:
         return cls._made(extractor.extract(content.x), places[content.y], len(classes), shape)
 
     @classmethod
-    def _made(cls, x: NDArray[Any], labels: NDArray[Any], classes: int, shape: tuple[int, ...] | None) -> PublicData:
+    def _made(cls, x: NDArray[Any], labels: NDArray[Any], classes: int, shape: tuple[int, ...] | None) -> "PublicData":
         targets = functional.one_hot(torch.from_numpy(labels.astype(np.int64)), classes).to(torch.float32)
         return cls(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), targets, shape)
 
@@ -214,7 +212,7 @@ class PublicData:
         places = index.to(self.x.device)
         return self.x[places].to(index.device), self.targets[places].to(index.device)
 
-    def join(self, other: PublicData) -> PublicData:
+    def join(self, other: "PublicData") -> "PublicData":
         """Return these records followed by ``other``'s; raise where inputs or classes differ in shape."""
         if self.x.shape[1:] != other.x.shape[1:] or self.classes != other.classes:
             given = (*other.x.shape[1:], other.classes)

@@ -1,7 +1,5 @@
 """The plan of a training run: one object for who is sampled, how much noise is added and what that costs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Audits of second moments, of all records or each class: their worst case, and their noise alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -50,7 +48,7 @@ def widened(plan: M) -> M:
     return replace(plan, dim=SIDE, classes=names, rows=1)
 
 
-def moments_case(plan: MomentsPlan) -> MomentsCase:
+def moments_case(plan: MomentsPlan) -> "MomentsCase":
     return MomentsCase(*reduced(plan))
 
 

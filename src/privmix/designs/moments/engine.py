@@ -1,7 +1,5 @@
 """Run a plan of second moments: exact integer sums of products of clipped records, one draw of noise, done."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -83,10 +81,10 @@ class MomentsEngine(SumEngine[SecondMoments]):
         return sums.released(self._streams, mirrored(released))
 
     @property
-    def _sums(self) -> type[MomentSums]:
+    def _sums(self) -> "type[MomentSums]":
         return MomentSums
 
-    def _summed(self, number: int, tell: Progress) -> MomentSums:
+    def _summed(self, number: int, tell: Progress) -> "MomentSums":
         """Exact sums over all records, X'X in panel ``number``."""
         panels = len(self._panels)
 
@@ -103,13 +101,13 @@ class MomentPass(Pass["MomentSums"]):
     plan: MomentsPlan
     transform: RecordTransform
     panel: range
-    sums: type[MomentSums]
+    sums: "type[MomentSums]"
     stage: ClassVar[str] = "moments"
 
-    def empty(self) -> MomentSums:
+    def empty(self) -> "MomentSums":
         return self.sums(self.plan, self.panel)
 
-    def add(self, reader: TileReader, index: int, sums: MomentSums, done: Callable[[int], None]) -> None:
+    def add(self, reader: TileReader, index: int, sums: "MomentSums", done: Callable[[int], None]) -> None:
         passed = 0
         with mapping(reader.workers) as each:
             for features, labels, weights in reader.blocks(index, _RECORDS_AT_ONCE):
@@ -194,7 +192,7 @@ class MomentSums:
         one, offset = round(1 / self._lattice.step), round(self._plan.label_offset / self._lattice.step)
         self._label_steps += weights.label_steps(self._plan.num_classes, one, offset)
 
-    def merge(self, other: MomentSums) -> None:
+    def merge(self, other: "MomentSums") -> None:
         self._room.take(other._room.taken)
         self._second += other._second
         self._class_sums += other._class_sums

@@ -1,7 +1,5 @@
 """Audits of rows: their noise alone, and how far a record moves them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -2,8 +2,6 @@
 # All other records are alike, so a row without the canary is known but for its noise. Without centring they are like
 # the replaced record: the new one shows by twice a record's bound. With centring they lie at the origin.
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Final

@@ -2,8 +2,6 @@
 # A record's part in a row is measured in its own bound: a canary adds 1. Noise s_x in its coordinate and s_y along its
 # label are together one reading of it with the joint noise s.
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,23 +34,23 @@ def width_of(plan: ReleasePlan) -> int:
     return 1 if plan.centred else max(2, min(MOST_TRIALS, _CELLS // plan.rows))
 
 
-def poisson_case(plan: ReleasePlan) -> PoissonCase:
+def poisson_case(plan: ReleasePlan) -> "PoissonCase":
     width = width_of(plan)
     return PoissonCase(reduced_to(plan, width, width + 1), width)
 
 
-def allocation_case(plan: ReleasePlan) -> AllocationCase:
+def allocation_case(plan: ReleasePlan) -> "AllocationCase":
     width = width_of(plan)
     return AllocationCase(reduced_to(plan, width, width + 1), width)
 
 
-def classwise_case(plan: ReleasePlan) -> ClasswiseCase:
+def classwise_case(plan: ReleasePlan) -> "ClasswiseCase":
     width = width_of(plan)
     usable = 1 if plan.centred else plan.rows % plan.num_classes or plan.num_classes
     return ClasswiseCase(replace(plan, dim=width), width * usable, usable)
 
 
-def hierarchical_case(plan: ReleasePlan) -> HierarchicalCase:
+def hierarchical_case(plan: ReleasePlan) -> "HierarchicalCase":
     level = _companion_level(plan, 1.0)
     # A class needs enough companions that its rows show through all noise whether it was drawn. Two standard
     # deviations of the members' own random number are kept apart from the noise.

@@ -1,7 +1,5 @@
 """Audits of a series: the noise alone of a step, and the worst case, all releases of one record together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,7 +43,7 @@ def empty_series(plan: SeriesPlan, steps: int, streams: SecretStreams) -> list[S
     return found
 
 
-def series_case(plan: SeriesPlan) -> SeriesCase:
+def series_case(plan: SeriesPlan) -> "SeriesCase":
     return SeriesCase(*reduced(plan.of_first()))
 
 

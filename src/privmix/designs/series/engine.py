@@ -1,7 +1,5 @@
 """Run one step of a series of second moments: exact sums of its records, added to what the step before released."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

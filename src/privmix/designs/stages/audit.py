@@ -1,7 +1,5 @@
 """The noise alone of releases in stages, and their worst cases; see :mod:`privmix.audits.worst_case`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar, cast

@@ -1,7 +1,5 @@
 """Run a plan in stages: moments, then the counts and scatters of residuals, by maps that follow from earlier stages."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -83,7 +81,7 @@ class Residuals:
         self._kept: dict[int, list[Residual]] = {}
         self._held = 0
 
-    def __reduce__(self) -> tuple[type[Residuals], tuple[RecordTransform, maps.ResidualMap]]:
+    def __reduce__(self) -> "tuple[type[Residuals], tuple[RecordTransform, maps.ResidualMap]]":
         return Residuals, (self._transform, self._mapped)
 
     def __repr__(self) -> str:
@@ -157,7 +155,7 @@ class NormCounts:
         steps = None if weights is None else np.floor(weights.records * self._one)
         self._counts += np.bincount(maps.norm_bins(residuals), steps, minlength=len(NORM_EDGES))
 
-    def merge(self, other: NormCounts) -> None:
+    def merge(self, other: "NormCounts") -> None:
         self._counts += other._counts
 
     def released(self, streams: SecretStreams) -> NDArray[np.float32]:
@@ -195,7 +193,7 @@ class Scatter:
             own = steps[labels == number] if self._by_class else steps
             self._sums[number] = dsyrk(1.0, own.T, beta=1.0, c=sums, lower=1, overwrite_c=1)
 
-    def merge(self, other: Scatter) -> None:
+    def merge(self, other: "Scatter") -> None:
         self._room.take(other._room.taken)
         for own, more in zip(self._sums, other._sums, strict=True):
             own += more

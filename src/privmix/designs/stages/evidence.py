@@ -7,8 +7,6 @@ orthogonal and are eigenvectors of the released matrix up to a share of its larg
 (:mod:`privmix.audits.empty_runs`). Its weights, order and class means follow from these.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

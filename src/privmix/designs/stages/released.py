@@ -1,7 +1,5 @@
 """Numbers of a release in two or three stages, and the map of each stage, which follows from those before it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,7 +59,7 @@ class TwoStageMoments(SecondMoments):
             raise InvalidInput("released directions", "nothing but 0", "directions that differ from 0")
         return {"bound": residual_bound(plan, arrays["norms"])}
 
-    def mapped(self, plan: TwoStagePlan) -> ResidualMap:
+    def mapped(self, plan: TwoStagePlan) -> "ResidualMap":
         return ResidualMap(self.directions, self.means, plan.lattice_bits)
 
 
@@ -107,7 +105,7 @@ class Axes:
     floor: float
 
     @classmethod
-    def of(cls, plan: TwoStagePlan, moments: SecondMoments) -> Axes:
+    def of(cls, plan: TwoStagePlan, moments: SecondMoments) -> "Axes":
         matrix = moments.second
         if plan.channels == 1:
             spectrum = moments.spectrum()

@@ -1,7 +1,5 @@
 """Whether classes survive mixing and noise, on a public proxy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

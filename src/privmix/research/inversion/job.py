@@ -1,7 +1,5 @@
 """Model inversion: what images an attacker gets out of released rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +106,7 @@ def _open(options: InversionOptions, data: Any, extractor: Extractor, certificat
 
 
 def _measurement(
-    options: InversionOptions, setting: _Setting, extractor: Extractor, config: InversionConfig, study: InversionStudy
+    options: InversionOptions, setting: "_Setting", extractor: Extractor, config: InversionConfig, study: InversionStudy
 ) -> Measurement:
     return Measurement(
         "inversion",

@@ -1,7 +1,5 @@
 """The subject of an inversion study: the images, who owns which of them, and which rows they are in."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +31,7 @@ class InversionScene:
         labels: NDArray[np.integer[Any]],
         extractor: Extractor,
         generator: np.random.Generator,
-    ) -> InversionScene:
+    ) -> "InversionScene":
         """Split the images into two halves at random."""
         if images.ndim not in (3, 4) or len(images) < 2 or len(labels) != len(images):
             raise InvalidInput("images", images.shape, "at least two (H, W) or (H, W, colours), and a label for each")
@@ -65,7 +63,7 @@ class RowMembers:
     @classmethod
     def draw(
         cls, scene: InversionScene, plan: ReleasePlan, degree: int, originals: int, generator: np.random.Generator
-    ) -> RowMembers:
+    ) -> "RowMembers":
         """Choose rows enough for `originals` images, none of which is in two places."""
         rows = -(-originals // degree)
 

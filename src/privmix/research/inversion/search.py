@@ -8,8 +8,6 @@ The attacker knows the extractor, the clipping bounds, the released mean and m, 
 The attacker knows how many records the row holds, which a release does not state: that makes the attack stronger.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The protocols of attacks and defences. Each is a frozen dataclass in a file of its own, which its registry finds."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -68,7 +66,7 @@ class Attack(_Named, ABC):
         """Return the threat model with a budget of `records`; raises InvalidInput if images or budget do not do."""
 
     @abstractmethod
-    def craft(self, scene: PoisoningScene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
+    def craft(self, scene: PoisoningScene, threat: ThreatModel, defence: "Defence | None") -> Poisoned:
         """Poison the records of `scene.train`; all randomness comes from `scene.generator(purpose)`."""
         # `defence`: what the attacker trains through; None unless `threat.knows_defence`.
 

@@ -1,7 +1,5 @@
 """Images that trainers and attackers hold, and what an attack makes of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +18,7 @@ class VictimImages:
     classes: int
 
     @classmethod
-    def of(cls, pixels: ArrayLike, labels: ArrayLike, *, classes: int) -> VictimImages:
+    def of(cls, pixels: ArrayLike, labels: ArrayLike, *, classes: int) -> "VictimImages":
         check_integer("classes", classes, low=2)
         x, y = np.asarray(pixels, dtype=np.float32), np.asarray(labels)
         if x.ndim != 4 or 0 in x.shape[1:]:
@@ -44,13 +42,13 @@ class VictimImages:
     def of_class(self, label: int) -> NDArray[np.int64]:
         return np.flatnonzero(self.labels == label)
 
-    def take(self, chosen: Any) -> VictimImages:
+    def take(self, chosen: Any) -> "VictimImages":
         """Return the images at these indices, or where a mask is true."""
         return VictimImages(self.pixels[chosen], self.labels[chosen], self.classes)
 
     def with_changed(
         self, indices: NDArray[np.int64], pixels: ArrayLike, labels: ArrayLike | None = None
-    ) -> VictimImages:
+    ) -> "VictimImages":
         """Return a copy in which the images at ``indices`` are others, clipped to [0, 1], and their labels if given."""
         x, y = self.pixels.copy(), self.labels.copy()
         x[indices] = np.clip(np.asarray(pixels, dtype=np.float32), 0, 1)
@@ -58,7 +56,7 @@ class VictimImages:
             y[indices] = labels
         return VictimImages(x, y, self.classes)
 
-    def with_inserted(self, pixels: ArrayLike, labels: ArrayLike) -> VictimImages:
+    def with_inserted(self, pixels: ArrayLike, labels: ArrayLike) -> "VictimImages":
         more = VictimImages.of(pixels, labels, classes=self.classes)
         joined = np.concatenate([self.pixels, more.pixels]), np.concatenate([self.labels, more.labels])
         return VictimImages(*joined, self.classes)

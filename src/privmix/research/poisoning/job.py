@@ -1,7 +1,5 @@
 """Poisoned images against defences: an attack's success rate, and the most that a guarantee allows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

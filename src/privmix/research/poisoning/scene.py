@@ -1,7 +1,5 @@
 """The subject of a trial: clean images, and which of them an attacker moves to which class."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass
 
@@ -28,7 +26,9 @@ class PoisoningScene:
     seed: tuple[int, int]
 
     @classmethod
-    def draw(cls, train: VictimImages, test: VictimImages, victim: Victim, *, seed: int, number: int) -> PoisoningScene:
+    def draw(
+        cls, train: VictimImages, test: VictimImages, victim: Victim, *, seed: int, number: int
+    ) -> "PoisoningScene":
         """Trial `number` of a study with `seed`: a pair of classes, and an image of the one."""
         rng = np.random.default_rng([seed, number])
         held = np.intersect1d(train.labels, test.labels)

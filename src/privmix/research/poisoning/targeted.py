@@ -1,7 +1,5 @@
 """Common part of targeted, clean-label attacks: images of the wanted class move, so that one image joins them."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -25,7 +23,7 @@ class Box:
     bases: Tensor
     radius: float
 
-    def to(self, device: torch.device) -> Box:
+    def to(self, device: torch.device) -> "Box":
         return Box(self.bases.to(device), self.radius)
 
     def nearest(self, pixels: Tensor) -> Tensor:

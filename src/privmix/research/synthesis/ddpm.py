@@ -5,8 +5,6 @@ is y + sigma_t e with sigma_t = sqrt(1 / a_t - 1). The network's e gives the den
 (Karras et al. 2022, Table 1). The deterministic sampler of Song, Meng and Ermon 2021 ("DDIM") is Euler's method.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -51,12 +49,12 @@ class DdpmConfig:
         told = torch.bucketize(sigma.log(), (levels[1:] + levels[:-1]) / 2)
         return Scalings(torch.ones_like(sigma), -sigma, (1 + sigma**2).rsqrt(), told.to(sigma))
 
-    def suited(self, deviation: float, noise_mean: float | None) -> DdpmConfig:
+    def suited(self, deviation: float, noise_mean: float | None) -> "DdpmConfig":
         if noise_mean is not None:
             raise InvalidInput("noise_mean", noise_mean, "nothing for ddpm, whose noise levels are fixed")
         return self
 
-    def sampler(self, steps: int) -> DdimConfig:
+    def sampler(self, steps: int) -> "DdimConfig":
         """DDIM's, with ``steps`` of the T levels."""
         return DdimConfig(steps, self)
 

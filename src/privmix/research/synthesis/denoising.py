@@ -5,8 +5,6 @@ Sampling starts from noise alone and follows dx/dsigma = (x - D(x; sigma)) / sig
 Models differ in a :class:`NoiseProcess`: input and target of the network inside D, noise levels of training, and path.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Protocol
@@ -69,7 +67,7 @@ class NoiseProcess(Protocol):
     def sampler(self, steps: int) -> DenoisingSampler:
         """Return a sampler with ``steps`` noise levels above 0."""
 
-    def suited(self, deviation: float, noise_mean: float | None) -> NoiseProcess:
+    def suited(self, deviation: float, noise_mean: float | None) -> "NoiseProcess":
         """Return this process for images of that deviation; with another training mean of ln(sigma) if given."""
 
 

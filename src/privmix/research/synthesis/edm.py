@@ -1,7 +1,5 @@
 """The diffusion model of Karras, Aittala, Aila and Laine 2022 ("EDM"): noise levels, scalings and sampler."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
@@ -45,12 +43,12 @@ class EdmConfig(Checked):
         total = sigma**2 + data**2
         return Scalings(data**2 / total, sigma * data / total.sqrt(), 1 / total.sqrt(), sigma.log() / 4)
 
-    def suited(self, deviation: float, noise_mean: float | None) -> EdmConfig:
+    def suited(self, deviation: float, noise_mean: float | None) -> "EdmConfig":
         """With the standard deviation of the images, in hundredths, and another mean of ln(sigma) if given."""
         data = max(round(deviation, 2), 0.01)
         return replace(self, sigma_data=data, log_mean=self.log_mean if noise_mean is None else noise_mean)
 
-    def sampler(self, steps: int) -> SamplerConfig:
+    def sampler(self, steps: int) -> "SamplerConfig":
         return SamplerConfig(steps=steps)
 
 

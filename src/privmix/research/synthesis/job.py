@@ -1,7 +1,5 @@
 """Synthetic images of public ones: train a diffusion model, draw, measure, write a pool."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The makers of synthetic images: a diffusion model of one's own public images, or a pipeline that others trained."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

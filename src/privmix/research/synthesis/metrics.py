@@ -3,8 +3,6 @@
 Figures depend on the features, which the caller names; figures of different features do not compare.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -105,7 +103,7 @@ class LinearClassifier:
     pipeline: Any
 
     @classmethod
-    def of(cls, features: ArrayLike, labels: ArrayLike) -> LinearClassifier:
+    def of(cls, features: ArrayLike, labels: ArrayLike) -> "LinearClassifier":
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler

@@ -1,7 +1,5 @@
 """Public images in memory, and how synthetic ones compare with them: figures and pictures for a pool's card."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,7 +34,7 @@ class LabelledImages:
     classes: int
 
     @classmethod
-    def of(cls, source: Source) -> LabelledImages:
+    def of(cls, source: Source) -> "LabelledImages":
         content = source.read()
         x = np.asarray(content.x)
         if x.dtype != np.uint8:
@@ -63,7 +61,7 @@ class Measure:
     extractor: Extractor
 
     @classmethod
-    def of(cls, features: str, shape: tuple[int, ...], classes: tuple[str, ...]) -> Measure:
+    def of(cls, features: str, shape: tuple[int, ...], classes: tuple[str, ...]) -> "Measure":
         extractor = parse_features(features)
         extractor.check_schema(Schema(1, shape, classes))
         if extractor.output_dim(shape) > _WIDEST:

@@ -1,7 +1,5 @@
 """Images of classes from their names, by a public text-to-image pipeline of the diffusers library (Bao et al. 2023)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
@@ -46,7 +44,7 @@ class TextToImage:
         seed: int = 0,
         batch_size: int = 8,
         device: str = "cpu",
-    ) -> TextToImage:
+    ) -> "TextToImage":
         """Load a pipeline from a folder of weights in safetensors; code that comes with it is not run."""
         prompts = prompts_of(text, classes)
         check_integer("image_size", side, low=1, high=4096)

@@ -1,7 +1,5 @@
 """The folder of a synthesis that goes on: whose run it is, the model's checkpoint, and images drawn so far."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -29,7 +27,7 @@ class SynthesisWork:
         self._folder = folder
 
     @classmethod
-    def opened(cls, folder: Path, told: str) -> SynthesisWork:
+    def opened(cls, folder: Path, told: str) -> "SynthesisWork":
         """Return the folder, new or of the same model; raises InvalidInput for a folder of another user or run."""
         with storage_errors("work", "write", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

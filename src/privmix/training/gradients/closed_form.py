@@ -10,8 +10,6 @@ what the noise covers, and that of logits of long features would depend on the n
 With a public scale or centre, or if views make pairs slower, a record's classes x d gradient is formed instead.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Final
 
 import torch

@@ -1,7 +1,5 @@
 """How steps are computed: which gradient strategy, in which chunks. Speed and memory only; the results are the same."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ perturbed weights (Park et al. 2024, equation 5), scaled and shifted by public v
 one gradient. ``vmap`` differentiates many records at once, which is faster where one record cannot fill the machine.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext

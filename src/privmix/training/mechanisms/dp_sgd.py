@@ -1,7 +1,5 @@
 """DP-SGD as a training mechanism."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Final
 
 import numpy as np

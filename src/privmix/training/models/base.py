@@ -1,7 +1,5 @@
 """Base of all classifiers: made by name, built again from a spec, with a bound on what is built."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 import math

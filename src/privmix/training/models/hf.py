@@ -1,7 +1,5 @@
 """Pretrained image classifiers of the transformers library, with a new head for the given classes."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json

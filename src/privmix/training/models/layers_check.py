@@ -1,8 +1,6 @@
 """Check that no layer mixes the records of a batch: by types of layers, and by their behaviour."""
 # If a record's activations depend on others of the batch, it acts through their gradients too, past its own clipping.
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from collections import deque

@@ -1,7 +1,5 @@
 """Networks for DP-SGD: a linear head on features, the papers' CNNs, ResNet-9 and wide residual networks."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import ClassVar, Final, Self

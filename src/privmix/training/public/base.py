@@ -1,7 +1,5 @@
 """Base of all methods on public data: gradients of the public loss, and state that a checkpoint keeps."""
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Augmentations: random changes of one image that keep its label, and the image operations that they take."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from abc import ABC, abstractmethod
@@ -108,15 +106,15 @@ class RecordRandom:
         second = self.integers(f"{purpose}/second", high - 1, count)
         return first, second + (second >= first)
 
-    def derive(self, purpose: str) -> RecordRandom:
+    def derive(self, purpose: str) -> "RecordRandom":
         """Another generator for the same records: its draws are independent of this one's, purpose by purpose."""
         return RecordRandom(self.bits(f"derive/{purpose}"))
 
-    def views(self, count: int) -> RecordRandom:
+    def views(self, count: int) -> "RecordRandom":
         """Return a generator for b * count views, record by record; a view's draws do not depend on ``count``."""
         return RecordRandom(self.bits("views", count).flatten())
 
-    def select(self, index: Tensor) -> RecordRandom:
+    def select(self, index: Tensor) -> "RecordRandom":
         return RecordRandom(self._seeds[index])
 
     def _open(self, purpose: str, *shape: int) -> Tensor:

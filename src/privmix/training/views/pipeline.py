@@ -1,7 +1,5 @@
 """From one record to its K views: self-augmentation and mixes (DP-Mix, Bao et al. 2023), or a bank of views."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final

@@ -1,7 +1,5 @@
 """Triggers of backdoors that lie at one place: a square of random pixels, and the images that are shown with it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +21,7 @@ class Trigger:
     column: int
 
     @classmethod
-    def draw(cls, scene: PoisoningScene, side: int, *, margin: int, purpose: str) -> Trigger:
+    def draw(cls, scene: PoisoningScene, side: int, *, margin: int, purpose: str) -> "Trigger":
         """Random pixels, ``margin`` pixels away from the lower right corner."""
         channels, height, width = scene.train.shape
         patch = scene.generator(purpose).integers(0, 2, (channels, side, side)).astype(np.float32)

@@ -1,7 +1,5 @@
 """How victims train: the papers' settings by name, and those of a CPU."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -40,7 +38,7 @@ class VictimConfig:
             raise InvalidInput("nesterov", True, "a momentum above 0")
 
     @classmethod
-    def named(cls, preset: str) -> VictimConfig:
+    def named(cls, preset: str) -> "VictimConfig":
         return cls(**PRESETS[check_choice("preset", preset, PRESETS)])
 
     def rate(self, progress: float) -> float:

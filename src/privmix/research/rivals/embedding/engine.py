@@ -1,7 +1,5 @@
 """Run a plan of class embeddings: exact integer sums of a public map's features, one draw of noise, done."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -59,10 +57,10 @@ class EmbeddingPass(Pass["EmbeddingSums"]):
     transform: RecordTransform
     stage: ClassVar[str] = "embeddings"
 
-    def empty(self) -> EmbeddingSums:
+    def empty(self) -> "EmbeddingSums":
         return EmbeddingSums(self.plan)
 
-    def add(self, reader: TileReader, index: int, sums: EmbeddingSums, done: Callable[[int], None]) -> None:
+    def add(self, reader: TileReader, index: int, sums: "EmbeddingSums", done: Callable[[int], None]) -> None:
         passed = 0
         for features, labels, weights in reader.blocks(index, sums.records_at_once):
             steps = reader.lattice_steps(self.transform, np.asarray(features))
@@ -122,7 +120,7 @@ class EmbeddingSums:
             np.add.at(self._sums[name], groups.labels, np.sign(found) * (np.abs(found) // parts[:, None]))
         np.add.at(self._sizes, groups.labels, sizes * self._one // parts)
 
-    def merge(self, other: EmbeddingSums) -> None:
+    def merge(self, other: "EmbeddingSums") -> None:
         self._room.take(other._room.taken)
         for name, more in other._sums.items():
             self._sums[name] += more

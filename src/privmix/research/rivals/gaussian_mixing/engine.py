@@ -1,7 +1,5 @@
 """Run a plan of normal weights: exact integer sums of all records times their weights, then noise as for other rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -83,7 +81,7 @@ class DrawnWeights:
         self.sampler: Final = sampler
         self._membership = SecretStreams.of_shared(key)
 
-    def __reduce__(self) -> tuple[type[DrawnWeights], tuple[GaussianMixingPlan, int, bytes]]:
+    def __reduce__(self) -> "tuple[type[DrawnWeights], tuple[GaussianMixingPlan, int, bytes]]":
         return DrawnWeights, self._made_of
 
     def __repr__(self) -> str:

@@ -1,7 +1,5 @@
 """Worst case of rows that are sums of all records with normal weights: the others hide nothing of the priced pair."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -14,7 +12,7 @@ from privmix.plans.rows import ReleasePlan
 from privmix.publication.dataset import RecordTransform
 
 
-def gaussian_mixing_case(plan: ReleasePlan) -> GaussianMixingCase:
+def gaussian_mixing_case(plan: ReleasePlan) -> "GaussianMixingCase":
     width = width_of(plan)
     return GaussianMixingCase(reduced_to(plan, width, width + 1), width)
 
