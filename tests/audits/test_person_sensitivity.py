@@ -32,7 +32,8 @@ from tests.audits.test_sensitivity import plan_of as plan_of_records
 from tests.refusals import refuses
 
 PLANS: dict[str, dict[str, Any]] = {
-    **{name: choices for name, choices in OF_RECORDS.items() if name not in ("fixed-centred", "moments-series")},
+    **{name: choices for name, choices in OF_RECORDS.items() if name != "fixed-centred"},
+    "moments-series-again": {"design": "moments-series", "steps": 4, "steps_per_person": 3},
     "poisson-means": {"person_mean": True},
     "laplace-means": {"design": "fixed", "noise": "laplace", "centre": "none", "person_mean": True},
     "random-weight-means": {"design": "random-weight", "max_weight": 0.5, "person_mean": True},

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -155,30 +156,58 @@ def test_few_first_records_get_a_better_mean_and_sums_room_for_later_ones() -> N
     assert few == many / 2
 
 
-def test_a_record_moves_all_rows_of_c_x_by_at_most_the_noise_is_scaled_to() -> None:
-    """In whichever step it is: exact fractions of what (C x)_t moves, in standard deviations of z."""
-    plan = plan_of(centre="none")
+@pytest.mark.parametrize(("steps", "most"), [(STEPS, 1), (STEPS, 2), (STEPS, STEPS), (9, 3), (9, 5)])
+def test_a_person_moves_all_rows_of_c_x_by_at_most_the_noise_is_scaled_to(steps: int, most: int) -> None:
+    """In whichever K steps they are: exact fractions of what (C x)_t moves, in standard deviations of z."""
+    plan = plan_of(centre="none", per_person=1, steps=steps, steps_per_person=most)
     b = [[Fraction(float(value)) for value in row] for row in matrix_of(plan)]
-    share = Fraction(plan.factor.sensitivity) ** 2
-    for s in range(STEPS):
+    columns: list[list[Fraction]] = []
+    for s in range(steps):
         column: list[Fraction] = []
-        for row in range(STEPS):
+        for row in range(steps):
             column.append((int(row >= s) - sum(b[row][k] * column[k] for k in range(row))) / b[row][row])
-        assert sum(value * value for value in column) <= share
+        columns.append(column)
+    moved = {
+        chosen: sum(sum(columns[s][row] for s in chosen) ** 2 for row in range(steps))
+        for chosen in combinations(range(steps), most)
+    }
+    assert max(moved.values()) <= Fraction(plan.factor.sensitivity) ** 2
+    # The bound is reached in the first K steps, and one step less would not do.
+    assert float(moved[tuple(range(most))]) == pytest.approx(plan.factor.sensitivity**2, rel=1e-8)
+    assert most == 1 or max(moved.values()) > SquareRoot(steps, most - 1).sensitivity ** 2
+
+
+def test_noise_of_persons_is_larger_by_what_their_steps_can_move() -> None:
+    """Also where their contributions to the steps point in other ways: no more than where all point the same way."""
+    record, person = plan_of(), plan_of(per_person=1, steps_per_person=3)
+    factor = person.factor.sensitivity / record.factor.sensitivity
+    assert person.event == record.event
+    assert factor > 2
+    for name, std in person.noise_std.items():
+        assert std / record.noise_std[name] == pytest.approx(factor)
+    c = np.linalg.inv(matrix_of(person)) @ np.tril(np.ones((STEPS, STEPS)))
+    vectors = np.random.default_rng(0).normal(size=(2000, 3, DIM))
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    for chosen in combinations(range(STEPS), 3):
+        assert np.linalg.norm(c[:, chosen] @ vectors, axis=(1, 2)).max() <= person.factor.sensitivity
 
 
 def refuted(plan: Plan, make: Any = real_engine) -> bool:
     return audit_plan(plan, 4.0, 1e-2, runs=4096, confidence=1 - 5e-7, seed=0, make=make, workers=1).violated
 
 
-def audited_plan(steps: int = 3) -> Plan:
-    config = ReleaseConfig(100, 5, CLASSES, "moments-series", centre="none", steps=steps)
+def audited_plan(steps: int = 3, **choices: Any) -> Plan:
+    config = ReleaseConfig(100, 5, CLASSES, "moments-series", centre="none", steps=steps, **choices)
     return config.calibrate(4.0, 1e-2)
 
 
-def test_the_worst_case_is_attacked_through_all_steps() -> None:
+OF_UNITS = pytest.mark.parametrize("unit", [{}, {"per_person": 1, "steps_per_person": 2}], ids=["record", "person"])
+
+
+@OF_UNITS
+def test_the_worst_case_is_attacked_through_all_steps(unit: dict[str, Any]) -> None:
     """The likelihood ratio of the whole series has the law of the one Gaussian query that it is priced as."""
-    plan = audited_plan()
+    plan = audited_plan(**unit)
     scores, mu = attack(worst_case_of(plan), 2048, seed=0, workers=1), 1 / plan.noise_multiplier
     for found, sign in ((scores.present, 1), (scores.without, -1)):
         assert abs(found.mean() - sign * mu**2 / 2) < Z_LIMIT * mu / math.sqrt(1024) + 0.02
@@ -186,8 +215,9 @@ def test_the_worst_case_is_attacked_through_all_steps() -> None:
     assert worst_case_of(plan.after(10)).plan == worst_case_of(plan).plan
 
 
-def test_two_thirds_of_the_noise_are_caught_and_the_right_noise_passes() -> None:
-    plan = audited_plan()
+@OF_UNITS
+def test_two_thirds_of_the_noise_are_caught_and_the_right_noise_passes(unit: dict[str, Any]) -> None:
+    plan = audited_plan(**unit)
     assert not refuted(plan)
     assert refuted(plan, weaker(2 / 3))
 
@@ -213,7 +243,9 @@ def test_noise_of_each_step_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     [
         ({"counts": (100, 100, 1)}, "records"),
         ({"counts": (40, 40, 40, 40, 40)}, "counts"),
-        ({"per_person": 1}, "per_person"),
+        ({"per_person": 1}, "steps_per_person"),
+        ({"steps_per_person": 1}, "steps_per_person"),
+        ({"per_person": 1, "steps_per_person": STEPS + 1}, "steps_per_person"),
         ({"records_noise_multiplier": 2.0}, "records_noise_multiplier"),
         ({"design": "moments"}, "design"),
     ],
@@ -227,8 +259,8 @@ def test_options_that_are_refused() -> None:
     for steps in (1, 10_000):
         with refuses("steps"):
             MomentsSeries(steps=steps)
-    with refuses("design"):
-        plan_of(per_person=1)
+    with refuses("steps_per_person"):
+        plan_of(steps_per_person=2)
     with refuses("private_count"):
         plan_of(records_noise_multiplier=3.0)
 

@@ -16,7 +16,7 @@ from privmix.engine.grouping import store_by_person
 from privmix.engine.records import PersonStoreTiles, content_fingerprint, tiles_of
 from privmix.engine.rows import PrivateRecords
 from privmix.errors import InvalidInput, StorageError
-from privmix.mechanisms.persons import grouped
+from privmix.mechanisms.persons import NO_ONE, grouped
 from tests.engine.test_persons import CLASSES, equal, every_design, plan_of, released, some, whose_of
 from tests.refusals import refuses
 
@@ -43,13 +43,18 @@ def of_32_bits(records: PrivateRecords) -> PrivateRecords:
 
 @pytest.mark.parametrize("memory", [1, SMALL, 10**9])
 @pytest.mark.parametrize("most", [3, 1000])
-def test_it_is_what_memory_would_hold(tmp_path: Path, memory: int, most: int) -> None:
-    """One part or many, and where some have more records than count."""
+@pytest.mark.parametrize("out", [[], [0, 7, 39]], ids=["all count", "some do not"])
+def test_it_is_what_memory_would_hold(tmp_path: Path, memory: int, most: int, out: list[int]) -> None:
+    """One part or many, where some have more records than count, and where persons do not count."""
     records = of_32_bits(some(40, 300))
-    made = store_by_person(
-        stored(tmp_path, records), whose_of(records), tmp_path / "made", memory_bytes=memory, most=most
-    )
-    order, starts = grouped(whose_of(records), records.labels, most)
+    whose = np.where(np.isin(whose_of(records), out), NO_ONE, whose_of(records))
+    made = store_by_person(stored(tmp_path, records), whose, tmp_path / "made", memory_bytes=memory, most=most)
+    order, starts = grouped(whose, records.labels, most)
+    # As if the records of persons who do not count were not there.
+    kept = np.flatnonzero(whose != NO_ONE)
+    alone, begins = grouped(whose[kept], records.labels[kept], most)
+    assert np.array_equal(order, kept[alone])
+    assert np.array_equal(starts, begins)
     assert np.array_equal(made.features, records.features[order])
     assert np.array_equal(made.labels, records.labels[order])
     assert np.array_equal(np.flatnonzero(made.begins), starts[:-1])

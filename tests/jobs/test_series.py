@@ -5,11 +5,13 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
@@ -457,3 +459,107 @@ def test_the_command_line_makes_steps() -> None:
         np.savez(f"{step}.npz", x=x.astype(np.float32), y=y)
         assert f"step-00{step}" in privmix("series", verb, SERIES, f"--data={step}.npz", *more).passed().out
     assert verify_series(SERIES).to_dict()["releases"] == 2
+
+
+VISITS: dict[str, Any] = {"person": "who", "records": 40, "label": "y", "columns": ["a", "b"]}
+
+
+def visits(step: int, people: Sequence[str]) -> dict[str, Any]:
+    """Two records of each, as columns."""
+    rng = np.random.default_rng(step)
+    y = rng.integers(0, 3, 2 * len(people))
+    return {"who": np.repeat(people, 2), "a": rng.normal(size=len(y)), "b": y + rng.normal(size=len(y)), "y": y}
+
+
+def frame(columns: dict[str, Any]) -> Any:
+    return pa.table({name: pa.array(values.tolist()) for name, values in columns.items()})
+
+
+def kept(columns: dict[str, Any], people: Sequence[str]) -> dict[str, Any]:
+    own = np.isin(columns["who"], people)
+    return {name: values[own] for name, values in columns.items()}
+
+
+def test_a_person_counts_in_k_steps_and_in_no_later_one() -> None:
+    """The releases are, to the bit, those of data in which persons who came K times before have no records."""
+    people = ("ann", "bob", "cy", "17")
+    months = [visits(1, people), visits(2, people[:2]), visits(3, people[1:])]
+    for folder, last in (("whole", months[2]), ("left out", kept(months[2], ("cy", "17")))):
+        more = {**GIVEN, **VISITS, "steps_per_person": 2, "seed": 3}
+        pm.series.begin(folder, frame(months[0]), **more)
+        private = private_place(Path(folder))
+        assert {path.name for path in private.iterdir()} == {"run.key", "run.json", "persons-001"}
+        assert not any(b"ann" in path.read_bytes() for path in private.iterdir())
+        for month in (months[1], last):
+            pm.series.step(folder, frame(month), progress=False, **VISITS)
+        assert not private.exists()
+    for step in range(1, STEPS + 1):
+        found, other = (place_of_step(Path(folder), step) for folder in ("whole", "left out"))
+        assert content(found) == content(other)
+    pm.verify("whole")
+    last = read_certificate(place_of_step(Path("whole"), STEPS))
+    plan = last["plan"]
+    assert last.relation.endswith("one person with all of their records")
+    assert (plan["steps_per_person"], plan["per_person"], plan["counts"]) == (2, 1, [40, 40, 40])
+
+
+def test_a_step_in_which_no_one_counts_is_noise_alone() -> None:
+    months = [visits(step, ("ann", "bob")) for step in range(1, STEPS + 1)]
+    pm.series.begin("twice", frame(months[0]), **GIVEN, **VISITS, seed=3)
+    for month in months[1:]:
+        pm.series.step("twice", frame(month), progress=False, **VISITS)
+    pm.series.begin("other", frame(months[0]), **GIVEN, **VISITS, seed=3)
+    pm.series.step("other", frame(visits(8, ("bob", "ann"))), progress=False, **VISITS)
+    assert content(Path("twice/step-002")) == content(Path("other/step-002"))
+    pm.verify("twice")
+
+
+def test_records_without_an_identifier_are_persons_of_one_step() -> None:
+    given = {**VISITS, "person": "who:missing=own"}
+    months = [{**visits(step, ("ann", "bob")), "who": np.array([None, None, "bob", "bob"])} for step in (1, 2)]
+    pm.series.begin("all", frame(months[0]), **GIVEN, **given, seed=3)
+    pm.series.begin("own", frame(months[0]), **GIVEN, **given, seed=3)
+    pm.series.step("all", frame(months[1]), progress=False, **given)
+    pm.series.step("own", frame({name: values[:2] for name, values in months[1].items()}), progress=False, **given)
+    # Bob came before; the two without a name are others than those of the first step.
+    assert content(Path("all/step-002")) == content(Path("own/step-002"))
+    assert content(Path("all/step-002")) != content(Path("all/step-001"))
+
+
+def test_persons_of_a_step_are_bound_to_it() -> None:
+    """Also after a kill: others would count who gave their records to the steps before."""
+    pm.series.begin("bound", frame(visits(1, ("ann", "bob"))), **GIVEN, **VISITS)
+    with pytest.raises(KeyboardInterrupt):
+        pm.series.step("bound", frame(visits(2, ("cy", "dee"))), **VISITS, progress=killed_at("rows"))
+    with refuses("person"):
+        pm.series.step("bound", frame(visits(2, ("cy", "eve"))), **VISITS, progress=False, overwrite=True)
+    pm.series.step("bound", frame(visits(2, ("cy", "dee"))), **VISITS, progress=False, overwrite=True)
+    noted = private_place(Path("bound")) / "persons-001"
+    noted.write_bytes(noted.read_bytes()[:16])
+    with refuses("persons of step 1"):
+        pm.series.step("bound", frame(visits(3, ("ann",))), **VISITS, progress=False)
+
+
+def test_persons_are_the_units_of_all_steps_or_of_none() -> None:
+    pm.series.begin("of persons", frame(visits(1, ("ann", "bob"))), **GIVEN, **VISITS)
+    with refuses("person"):
+        pm.series.step("of persons", frame(visits(2, ("cy",))), progress=False, **{**VISITS, "person": None})
+    of_records = {**VISITS, "person": None}
+    pm.series.begin("of records", frame(visits(1, ("ann", "bob"))), **GIVEN, **of_records)
+    with refuses("person"):
+        pm.series.step("of records", frame(visits(2, ("cy",))), progress=False, **VISITS)
+    for steps_per_person in (0, STEPS + 1):
+        with refuses("steps_per_person"):
+            pm.series.begin("new", frame(visits(1, ("ann",))), **GIVEN, **VISITS, steps_per_person=steps_per_person)
+
+
+def test_a_series_of_persons_is_charged_to_a_budget_of_persons() -> None:
+    book = pm.Ledger.create(LEDGER)
+    book.add_dataset("records", epsilon=4, delta=1e-3)
+    book.add_dataset("persons", epsilon=4, delta=1e-3, unit="person")
+    with refuses("unit"):
+        pm.series.begin("visits", frame(visits(1, ("ann",))), **GIVEN, **VISITS, ledger=LEDGER, dataset="records")
+    pm.series.begin("visits", frame(visits(1, ("ann",))), **GIVEN, **VISITS, ledger=LEDGER, dataset="persons")
+    spent = book.budget("persons").spent
+    pm.series.step("visits", frame(visits(2, ("ann",))), progress=False, ledger=LEDGER, **VISITS)
+    assert 0 < spent == book.budget("persons").spent

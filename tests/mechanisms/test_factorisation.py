@@ -39,6 +39,8 @@ def test_sensitivity_bounds_the_exact_column_norm(steps: int) -> None:
 def test_figures_of_the_literature() -> None:
     found = {steps: round(SquareRoot(steps).growth(steps) ** 2, 2) for steps in (12, 52, 365)}
     assert found == {12: 3.43, 52: 5.39, 365: 8.67}
+    dearer = {most: (SquareRoot(12, most).sensitivity / SquareRoot(12).sensitivity) ** 2 for most in (2, 3, 12)}
+    assert {most: round(value, 2) for most, value in dearer.items()} == {2: 3.28, 3: 6.57, 12: 51.67}
     # Less than fresh noise each time from the second step on, in the last.
     assert all(SquareRoot(steps).growth(steps) ** 2 < steps for steps in (4, 12, 52, 365, MOST_STEPS))
 

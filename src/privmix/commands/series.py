@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from privmix.commands.base import Command, function
 from privmix.jobs.options import DATA_HELP, ModelFiles
+from privmix.jobs.persons import PERSONS_PANEL
 from privmix.jobs.release_options import OnceOptions, RecordsOptions, RunOptions, TermsOptions
 from privmix.options import described, option
 from privmix.progress import Progress
@@ -24,10 +24,7 @@ __all__ = ["begin", "end", "show", "step"]
 @described
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _StepOptions(RecordsOptions, RunOptions):
-    """Options of every step; its records are the units."""
-
-    # Records are the units: a person may return in another step.
-    person: str | Sequence[str] | None = field(default=None, init=False)
+    """Options of every step."""
 
     @property
     def count_is_private(self) -> bool:
@@ -71,12 +68,20 @@ class Begin(_StepOptions, TermsOptions, OnceOptions, Command["Release"]):
     steps: int = option(12, "Number of releases in the series, T.")
     label_share: float = option(0.5, "Share of the budget for label sums.", "Expert")
     count_share: float = option(0.002, "Share of the budget for class counts.", "Expert")
+    steps_per_person: int = option(
+        1, "Steps in which a `person` counts at most, K; later records do not.", PERSONS_PANEL
+    )
 
     def run(self, progress: Progress) -> Release:
         from privmix.designs.series.plan import MomentsSeries
         from privmix.jobs.series import carried_out, first_step
 
-        design = MomentsSeries(steps=self.steps, label_share=self.label_share, count_share=self.count_share)
+        design = MomentsSeries(
+            steps=self.steps,
+            label_share=self.label_share,
+            count_share=self.count_share,
+            steps_per_person=self.steps_per_person,
+        )
         job = first_step(Path(self.folder), self, design)
         return cast("Release", job.plan(progress)) if self.dry_run else carried_out(job, progress)
 

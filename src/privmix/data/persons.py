@@ -1,5 +1,6 @@
 """The person of each record of a dataset: by a column, an array, or file names."""
-# Identifiers are read once and never written. Keyed hashes of many lie in an owner-only folder until numbered.
+# Identifiers are read once and never written. Keyed hashes of many lie in an owner-only folder until numbered; those of
+# a series' persons are noted in its private folder.
 
 import csv
 import hashlib
@@ -8,6 +9,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -159,6 +161,21 @@ MISSING: Final = (ERROR, OWN)
 MARK: Final = "mark"
 """Return the number -1 for them, for the owner only."""
 
+
+@dataclass(eq=False)
+class Identities:
+    """Hashes of identifiers under a key that outlives the reading, so that persons are known again; secret."""
+
+    # step: of a series; records without an identifier are persons of it alone. met: each hash once, in the order in
+    # which persons are numbered.
+    key: bytes
+    step: int
+    met: dict[bytes, None] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return "<Identities>"
+
+
 _BATCH: Final = 65_536
 # Integers below are exact as floats, which tables of numbers may hold them as.
 _EXACT: Final = 2**53
@@ -172,6 +189,7 @@ def persons_in_column(
     split: str = "train",
     dialect: Dialect | None = None,
     missing: str = ERROR,
+    known: Identities | None = None,
 ) -> NDArray[np.int64]:
     """(n,) person numbers, by one or several columns of data that :func:`privmix.data.open_dataset` reads.
 
@@ -181,8 +199,8 @@ def persons_in_column(
         * Exact: two records are of one person exactly where their identifiers are the same text, but for spaces around
           it; a whole number is the text of its digits. Numbers that could have been rounded are refused. With several
           columns, where the text in each is the same.
-        * Silent: no identifier stands in an error; none is kept, nor a hash of it; numbers follow from the order of
-          records alone.
+        * Silent: no identifier stands in an error; none is kept, nor a hash of it but in ``known``; numbers follow from
+          the order of records alone.
     """
     opened = _opened(data, column, split, dialect)
     if isinstance(opened, list):
@@ -190,8 +208,8 @@ def persons_in_column(
         parts = [column_part(array, "person")(0, len(array)).tolist() for array in arrays]
         if len(set(map(len, parts))) > 1:
             raise InvalidInput("person", WITHHELD, "arrays of one length")
-        return numbered(zip(*parts, strict=True), missing)
-    return numbered((tuple(row) for chunk in _chunks(opened) for row in chunk.tolist()), missing)
+        return numbered(zip(*parts, strict=True), missing, known)
+    return numbered((tuple(row) for chunk in _chunks(opened) for row in chunk.tolist()), missing, known)
 
 
 def check_column(
@@ -223,16 +241,18 @@ def _opened(data: Any, column: str | Sequence[str], split: str, dialect: Dialect
         )
 
 
-def persons_in(values: Any, missing: str = ERROR) -> NDArray[np.int64]:
+def persons_in(values: Any, missing: str = ERROR, known: Identities | None = None) -> NDArray[np.int64]:
     """(n,) person numbers, by an array or list of identifiers."""
     values = plain(values, "person")
-    return numbered(column_part(values, "person")(0, len(values)).tolist(), missing)
+    return numbered(column_part(values, "person")(0, len(values)).tolist(), missing, known)
 
 
-def persons_in_names(names: Sequence[str], pattern: str, missing: str = ERROR) -> NDArray[np.int64]:
+def persons_in_names(
+    names: Sequence[str], pattern: str, missing: str = ERROR, known: Identities | None = None
+) -> NDArray[np.int64]:
     """(n,) person numbers of files, by the first group of a pattern found in the name with its folders."""
     compiled = compiled_pattern(pattern)
-    return numbered((found[1] if (found := compiled.search(name)) else None for name in names), missing)
+    return numbered((found[1] if (found := compiled.search(name)) else None for name in names), missing, known)
 
 
 def compiled_pattern(pattern: str) -> re.Pattern[str]:
@@ -246,7 +266,9 @@ def compiled_pattern(pattern: str) -> re.Pattern[str]:
     return compiled
 
 
-def persons_in_list(names: Sequence[str], file: Path, missing: str = ERROR) -> NDArray[np.int64]:
+def persons_in_list(
+    names: Sequence[str], file: Path, missing: str = ERROR, known: Identities | None = None
+) -> NDArray[np.int64]:
     """(n,) person numbers of files, by a CSV file with the columns ``file_name`` and ``person``."""
     # The file may leave out folders where names differ without them; naming a file twice is an error.
     with decoding(file, "a CSV file"), file.open(encoding="utf-8-sig", newline="") as stream:
@@ -260,7 +282,7 @@ def persons_in_list(names: Sequence[str], file: Path, missing: str = ERROR) -> N
     if any(count > 1 and name in whose for name, count in alone.items()):
         # Two people would be taken for one, whose contribution each of them moves by more than their own.
         raise InvalidInput("person", WITHHELD, "names with their folders, since several folders hold files of one name")
-    return numbered((whose.get(name, whose.get(Path(name).name)) for name in names), missing)
+    return numbered((whose.get(name, whose.get(Path(name).name)) for name in names), missing, known)
 
 
 def check_list(file: Path) -> None:
@@ -276,11 +298,13 @@ def _listed(file: Path, stream: IO[str]) -> "csv.DictReader[str]":
     return rows
 
 
-def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDArray[np.int64]:
+def numbered(
+    cells: Iterator[Any] | Sequence[Any], missing: str = ERROR, known: Identities | None = None
+) -> NDArray[np.int64]:
     """Numbers for identifiers, in the order in which they are first met."""
     numbering = Numbering()
     try:
-        without = _taken(cells, missing, numbering)
+        without = _taken(cells, missing, numbering, known)
         found = numbering.numbers()
     except BaseException:
         # An error keeps its frames alive, for as long as a caller holds it.
@@ -291,21 +315,28 @@ def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDAr
     return found
 
 
-def _taken(cells: Iterator[Any] | Sequence[Any], missing: str, numbering: Numbering) -> list[int]:
+def _taken(
+    cells: Iterator[Any] | Sequence[Any], missing: str, numbering: Numbering, known: Identities | None
+) -> list[int]:
     """Places of the records without an identifier, each of which is taken as one of its own."""
-    # The key is never kept: the hashes reveal no identifier in any place.
-    key, without = secrets.token_bytes(32), []
+    # A key that is not asked for is never kept: the hashes reveal no identifier in any place.
+    key, without = secrets.token_bytes(32) if known is None else known.key, []
     for place, cell in enumerate(cells):
         text = _text(cell) if not isinstance(cell, tuple) else _text_of_all(cell)
         if text:
             # Half characters, too, which names of files hold for bytes that are no text, stay what they are.
-            numbering.add(hashlib.blake2b(text.encode(errors="surrogatepass"), key=key, digest_size=DIGEST).digest())
-            continue
-        if missing == ERROR:
+            digest = hashlib.blake2b(text.encode(errors="surrogatepass"), key=key, digest_size=DIGEST).digest()
+        elif missing == ERROR:
             allowed = "an identifier in every record, or `person` COLUMN:missing=own (records without are own persons)"
             raise InvalidInput("person", WITHHELD, allowed)
-        numbering.add(secrets.token_bytes(DIGEST))
-        without.append(place)
+        else:
+            # Of its place, so that the same records read again have the same persons.
+            own = f"{0 if known is None else known.step} {place}".encode()
+            digest = hashlib.blake2b(own, key=key, digest_size=DIGEST, person=b"none").digest()
+            without.append(place)
+        numbering.add(digest)
+        if known is not None:
+            known.met[digest] = None
     return without
 
 

@@ -16,7 +16,7 @@ from privmix.data.store import FeatureStore, FeatureStoreWriter
 from privmix.engine.rows import default_memory
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.folders import PrivateFolder
-from privmix.mechanisms.persons import numbers_of, of_many
+from privmix.mechanisms.persons import NO_ONE, numbers_of, of_many
 from privmix.mechanisms.plan import MOST_OF_ONE
 from privmix.progress import Progress, silent
 
@@ -113,7 +113,8 @@ def _counts(number: NDArray[np.int64]) -> NDArray[Any]:
     counts = np.zeros(persons, np.int32 if len(number) < 2**31 else np.int64)
     # A part at a time: the numbers may lie on a disk.
     for start in range(0, len(number), _AT_ONCE):
-        np.add.at(counts, number[start : start + _AT_ONCE], 1)
+        some = number[start : start + _AT_ONCE]
+        np.add.at(counts, some[some != NO_ONE], 1)
     return counts
 
 
@@ -176,7 +177,8 @@ class _Sorting:
         number = self._number[rows]
         own = number >= self._cuts[self._first]
         if seen is not None:
-            own &= of_many(number, self._counts, seen, self._most)
+            known = np.flatnonzero(number != NO_ONE)
+            own[known] &= of_many(number[known], self._counts, seen, self._most)
         taken = np.flatnonzero(own)
         dealt = np.empty(len(taken), self._record)
         dealt["person"], dealt["label"] = number[taken], self._store.labels[rows][taken]

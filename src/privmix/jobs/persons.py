@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from privmix.data.persons import Identities
     from privmix.jobs.dataset import Dataset
     from privmix.mechanisms.plan import Plan
 
@@ -98,7 +99,7 @@ class Persons:
                 assert self.file is not None
                 persons.check_list(self.file)
 
-    def read(self, dataset: Dataset, missing: str | None = None) -> NDArray[np.int64]:
+    def read(self, dataset: Dataset, missing: str | None = None, known: Identities | None = None) -> NDArray[np.int64]:
         """(n,) numbers of each record's person. Reads private data: charge the ledger first. Errors show none."""
         from privmix.data import persons
 
@@ -106,14 +107,15 @@ class Persons:
         if columns:
             dialect = dataset.columns.dialect()
             with _place(dataset) as data:
-                found = persons.persons_in_column(data, columns, split=dataset.split, dialect=dialect, missing=missing)
+                given: Any = {"split": dataset.split, "dialect": dialect, "missing": missing, "known": known}
+                found = persons.persons_in_column(data, columns, **given)
         elif self.array is not None:
-            found = persons.persons_in(self.array, missing)
+            found = persons.persons_in(self.array, missing, known)
         elif self.pattern is not None:
-            found = persons.persons_in_names(self._names(dataset), self.pattern, missing)
+            found = persons.persons_in_names(self._names(dataset), self.pattern, missing, known)
         else:
             assert self.file is not None
-            found = persons.persons_in_list(self._names(dataset), self.file, missing)
+            found = persons.persons_in_list(self._names(dataset), self.file, missing, known)
         if len(found) != dataset.schema.records:
             raise _another_number()
         return found
@@ -152,7 +154,7 @@ def records_of_each(whose: NDArray[np.int64]) -> NDArray[np.int64]:
     """(persons,) how many records each person has, of (n,) numbers from 0; unused numbers do not count. Secret."""
     import numpy as np
 
-    counts = np.bincount(whose)
+    counts = np.bincount(whose[whose >= 0])
     return counts[counts > 0]
 
 

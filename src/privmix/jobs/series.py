@@ -7,15 +7,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privmix.certificate.certificate import Certificate
+from privmix.data.persons import Identities
 from privmix.designs.series.plan import MOMENTS_SERIES, MomentsSeries, SeriesPlan
-from privmix.errors import InvalidInput
+from privmix.errors import WITHHELD, InvalidInput
 from privmix.features.spec import from_spec
 from privmix.jobs.budget import Charge, JobCost, check_noted
 from privmix.jobs.job import RunArguments, Work
 from privmix.jobs.places import check_writable
 from privmix.jobs.release import Planned, ReleaseJob, job_of, made_release
 from privmix.jobs.release_folder import Release
+from privmix.mechanisms.persons import NO_ONE
 from privmix.mechanisms.run_folder import RunState
 from privmix.planning.config import ReleaseConfig
 from privmix.plans.plan import Plan
@@ -28,10 +33,6 @@ from privmix.rounding import exact
 from privmix.shown import Shown
 
 _NOT_IN_SERIES: Final = ("private_count", "person_quantile", "most_per_person", "replay_for")
-_PERSONS: Final = (
-    "no persons, since a person may return in another step. Make single releases, charged to a ledger of unit person "
-    "(docs/series.md)"
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,11 +66,11 @@ class SeriesJob(ReleaseJob):
         return None if self.begins or self.series is None else self.series.notes.input_shape
 
     def check_options(self) -> None:
-        if self.of_persons:
-            raise InvalidInput("person", "given", _PERSONS)
         for name in _NOT_IN_SERIES:
             if getattr(self, name) not in (None, False):
                 raise InvalidInput(name, "given", "no value in a series")
+        if self.of_persons and self.records is None:
+            raise InvalidInput("records", None, "the public number of persons with records in this step")
         super().check_options()
         if not self.dry_run:
             check_writable("series", self.folder.absolute().parent)
@@ -87,6 +88,9 @@ class SeriesJob(ReleaseJob):
         if (self.records is not None) is not self.series.first.records_declared:
             allowed = "given" if self.series.first.records_declared else "left out"
             raise InvalidInput("records", self.records, f"{allowed} in every step, as at the start of the series")
+        if self.of_persons is (self.series.first.per_person is None):
+            allowed = "left out" if self.of_persons else "given"
+            raise InvalidInput("person", WITHHELD, f"{allowed} in every step, as at the start of the series")
 
     def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
         found = super().plan(progress, made)
@@ -130,6 +134,17 @@ class SeriesJob(ReleaseJob):
         if note is not None and self.series.notes.charge is None:
             self.series.charged(note)
         return charged
+
+    def whose(self) -> NDArray[np.int64] | None:
+        """See :meth:`Job.whose`; persons who counted in K steps before count no more, and are no one."""
+        if not self.of_persons:
+            return None
+        assert self.series is not None
+        step = self.series.made + 1
+        known = Identities(self.series.person_key(), step)
+        found = self.persons.read(self.opened, known=known)
+        counted = self.series.admitted(step, list(known.met))
+        return np.where(counted, np.cumsum(counted) - 1, NO_ONE)[found]
 
     def settled(self, planned: Planned, charged: Charge) -> Sequence[Charge]:
         assert isinstance(planned.plan, SeriesPlan)

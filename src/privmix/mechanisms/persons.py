@@ -7,6 +7,7 @@ Neighbours differ by one person with all records, so a person's part in a sum is
 * To linear sums (X'Y, label sums, means) a person adds the mean of their records of each class times
   the weight of these records.
 * To mixed rows a person gives one of their records, drawn afresh for each row.
+* Records of :data:`NO_ONE` are added to nothing.
 
 So one person moves a sum by no more than one record does where records are the unit, and prices stay.
 """
@@ -24,6 +25,8 @@ from privmix.mechanisms.membership import ROW_TILE, Membership, offsets_of, tile
 from privmix.mechanisms.plan import MOST_OF_ONE
 from privmix.mechanisms.streams import SecretStreams
 
+NO_ONE: Final = -1
+"""The number that stands for no person."""
 _ULP: Final = float(np.finfo(np.float64).eps)
 _AT_ONCE: Final = 2**16
 
@@ -137,14 +140,18 @@ class PersonGroups:
 
 
 def numbers_of(persons: NDArray[Any]) -> NDArray[np.int64]:
-    """Numbers from 0 in the order in which persons appear, for names that are equal exactly where the person is."""
+    """Numbers from 0 in the order in which persons appear, for names that are equal exactly where the person is.
+
+    Records of :data:`NO_ONE` keep that number.
+    """
     if persons.dtype.kind in "iu":
         if _are_numbers(persons):
             return persons
         import pyarrow as pa
 
         # Entries of a dictionary are numbered as they are met.
-        return np.asarray(pa.array(persons).dictionary_encode().indices, np.int64)
+        known = pa.array(persons, mask=persons == NO_ONE).dictionary_encode().indices
+        return np.asarray(known.fill_null(NO_ONE), np.int64)
     _, first, number = np.unique(persons, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
@@ -159,7 +166,7 @@ def _are_numbers(persons: NDArray[Any]) -> bool:
     for start in range(0, len(persons), _AT_ONCE):
         some = persons[start : start + _AT_ONCE]
         before = np.maximum.accumulate(np.append(most, some))
-        if some.min() < 0 or (some > before[:-1] + 1).any():
+        if some.min() < NO_ONE or (some > before[:-1] + 1).any():
             return False
         most = before[-1]
     return True
@@ -181,6 +188,12 @@ def grouped(
     """Return the order that puts records of one person side by side, by class, and where each person begins."""
     # If a person has more than `most` records, that many count, at equal distances in the data.
     number = numbers_of(persons)
+    known = np.flatnonzero(number != NO_ONE)
+    if not len(known):
+        return known, offsets_of(known)
+    if len(known) < len(number):
+        order, starts = grouped(number[known], labels[known], most)
+        return known[order], starts
     counts = np.bincount(number)
     if counts.max() > most:
         order = np.flatnonzero(of_many(number, counts, np.zeros_like(counts), most))

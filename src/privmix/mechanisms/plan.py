@@ -73,9 +73,12 @@ class Plan(Protocol):
 class Unit:
     """The unit that neighbours differ by, in words: ``one`` ("record"), ``many``; ``per_person``: K persons or None."""
 
+    # where: what a person makes one contribution to.
+
     one: str
     many: str
     per_person: int | None = None
+    where: str = ""
 
     @property
     def changed(self) -> str:
@@ -89,7 +92,7 @@ class Unit:
             return "A person with several records in the data is protected less."
         return (
             "Identifiers say whose a record is: one person under two of them is protected less. A person makes one "
-            "contribution, however many records they have."
+            f"contribution{self.where}, however many records they have."
         )
 
 
@@ -103,15 +106,16 @@ def unit_named(one: str) -> Unit:
 
 
 def unit_of(plan: Any) -> Unit:
-    return _unit(plan.per_person)
+    return _unit(plan.per_person, getattr(plan, "steps_per_person", None))
 
 
 def unit_of_stored(plan: Mapping[str, Any]) -> Unit:
-    return _unit(plan.get("per_person"))
+    return _unit(plan.get("per_person"), plan.get("steps_per_person"))
 
 
-def _unit(per_person: int | None) -> Unit:
-    return RECORD if per_person is None else replace(PERSON, per_person=per_person)
+def _unit(per_person: int | None, steps: int | None) -> Unit:
+    where = "" if steps is None else " to a step"
+    return RECORD if per_person is None else replace(PERSON, per_person=per_person, where=where)
 
 
 def relation_of(adjacency: str, unit: Unit) -> str:

@@ -85,6 +85,11 @@ class DesignTexts(ABC, Generic[P]):
     statements: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
+    def stated(cls, plan: P) -> tuple[str, ...]:
+        """Return ``statements``, with what they add for this plan."""
+        return cls.statements
+
+    @classmethod
     @abstractmethod
     def mechanism(cls, plan: P, multiplier: str) -> str:
         """Return the treatment of the records, for the assessment; ``multiplier`` is the noise multiplier, rounded."""

@@ -287,7 +287,7 @@ def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> lis
         _count_statement(plan),
         f"{known}, clipping bounds, rates, degree and number of rows are public constants.",
         *statements_of(extractor),
-        *made_by(plan).statements,
+        *made_by(plan).stated(plan),
         ledger_statement(
             in_ledger, "releases", "No budget ledger was used: earlier releases of the same data are not counted here."
         ),

@@ -2,7 +2,8 @@
 
 ``NAME/step-001`` and so on are releases, for everyone. ``.NAME.series`` is for the owner. It holds the secret key of
 all steps' noise, and notes sealed by it: the first plan, the charge for all steps, a code of the key's draws here. Each
-step adds a keyed fingerprint of its records and the certificate's hash.
+step adds a keyed fingerprint of its records and the certificate's hash; where persons are units, also keyed hashes of
+the persons that count in it.
 
 No record and no sum of records is kept between steps. After the last step, or when the series ends, the key is
 overwritten and the private folder removed.
@@ -19,13 +20,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
 from privmix.certificate.certificate import CERTIFICATE_FILE
 from privmix.certificate.notes import SeriesLink
+from privmix.data.persons import DIGEST
 from privmix.designs.series.engine import Before
 from privmix.designs.series.plan import SeriesPlan
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.fields import Checked, Digest, PlainCount, Words, read, stored
+from privmix.fields import Checked, Digest, PlainCount, Words, read, stored, used
 from privmix.folders import PathLock, PrivateFolder, storage_errors, sync_folder
+from privmix.mechanisms.noise import MOST_STEPS
 from privmix.mechanisms.run_folder import KEY_FILE, NOTES_FILE, RunFolder
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.registry import plan_from_dict
@@ -36,6 +44,14 @@ FIELD: Final = "series"
 _VERSION: Final = 1
 # Enough that another sampler, or another table of the same one, can't give the same.
 _PROBED: Final = 2**19
+_MOST_BYTES: Final = 2**34
+
+
+def _persons_file(step: int) -> str:
+    return f"persons-{step:03d}"
+
+
+_KNOWN: Final = {KEY_FILE, NOTES_FILE, *map(_persons_file, range(1, MOST_STEPS + 1))}
 
 
 def place_of_step(folder: Path, step: int) -> Path:
@@ -52,10 +68,12 @@ def private_place(folder: Path) -> Path:
 class StepNotes(Checked):
     """Notes on a step: public record count, keyed fingerprint, release id, SHA-256 of its certificate or None."""
 
+    # persons: SHA-256 of the file with the hashes of those that count, where persons are units.
     records: PlainCount
     fingerprint: Digest
     run: Words
     certificate: Digest | None = None
+    persons: Digest | None = used(None)
 
 
 @dataclass(frozen=True)
@@ -92,6 +110,8 @@ class Series:
           It is never drawn for others, also after a kill, a refusal or with another plan.
         * In order: a step goes on from the release of the step before, unchanged, and a step whose release is there is
           never made again.
+        * At most K steps of a person: :meth:`admitted` states who counts in a step by the hashes of earlier ones, and
+          notes their own before anything is drawn for it. They stay what they were, also after a kill.
         * Same draws: a key whose streams draw other numbers than when the series began, as under another version of
           NumPy, is not used.
         * For the owner: the key is in the private folder alone, which no other user can enter; notes that were changed,
@@ -138,7 +158,7 @@ class Series:
                     if os.path.lexists(private_place(folder)):
                         if cls.find(folder) is not None:
                             raise InvalidInput(FIELD, str(folder), "a new folder: a series began in this one")
-                        _Folder(folder).end({KEY_FILE, NOTES_FILE})
+                        _Folder(folder).end(_KNOWN)
                     notes = Notes(
                         _VERSION,
                         uuid.uuid4().hex,
@@ -204,6 +224,43 @@ class Series:
         finally:
             streams.destroy()
 
+    def person_key(self) -> bytes:
+        """Key for hashes of persons' identifiers."""
+        streams = self.streams()
+        try:
+            return streams.derive("series persons").share()
+        finally:
+            streams.destroy()
+
+    def admitted(self, step: int, persons: Sequence[bytes]) -> NDArray[np.bool_]:
+        """Which persons of a step, by their hashes, count in it: those that counted in fewer than K steps before."""
+        most, place = self.first.steps_per_person, private_place(self.folder)
+        assert most is not None
+        own, before = pa.array(persons, pa.binary(DIGEST)), np.zeros(len(persons), np.int64)
+        with storage_errors(FIELD, "write", place), _locked(self.folder), _Folder(self.folder) as held:
+            streams = held.load_key()
+            # As they are by now, and not as they were when the job began.
+            steps = _notes(held, streams).steps
+            streams.destroy()
+            for number, one in enumerate(steps[: step - 1], start=1):
+                content = held.read(_persons_file(number), _MOST_BYTES)
+                if hashlib.sha256(content).hexdigest() != one.persons:
+                    raise InvalidInput(f"persons of step {number}", WITHHELD, "those that were noted, unchanged")
+                known = pa.FixedSizeBinaryArray.from_buffers(
+                    pa.binary(DIGEST), len(content) // DIGEST, [None, pa.py_buffer(content)]
+                )
+                before += np.asarray(pc.is_in(own, value_set=known))
+            counted = before < most
+            content = b"".join(one for one, counts in zip(persons, counted.tolist(), strict=True) if counts)
+            noted = steps[step - 1].persons if len(steps) >= step else None
+            if noted is None:
+                held.write(_persons_file(step), content)
+                held.sync()
+            elif noted != hashlib.sha256(content).hexdigest():
+                allowed = f"the persons that step {step} began with: its noise serves no others"
+                raise InvalidInput("person", WITHHELD, allowed)
+        return counted
+
     def charged(self, note: Mapping[str, Any]) -> None:
         """Note the charge for all steps, once it is made, by what finds it again."""
         self._change(lambda notes: replace(notes, charge={**note, "charged": True}))
@@ -218,10 +275,11 @@ class Series:
             made = sum(one.certificate is not None for one in notes.steps)
             if step != made + 1:
                 raise InvalidInput("step", step, f"{made + 1}, the next of the series")
-            own = StepNotes(records, fingerprint, run)
+            own = StepNotes(records, fingerprint, run, persons=self._persons_noted(step))
             if len(notes.steps) >= step:
                 kept = notes.steps[step - 1]
-                if not hmac.compare_digest(kept.fingerprint, fingerprint) or kept.records != records:
+                same = hmac.compare_digest(kept.fingerprint, fingerprint) and kept.persons == own.persons
+                if not same or kept.records != records:
                     # The difference of two releases under one noise is free of noise.
                     allowed = f"the records that step {step} began with, unchanged: its noise serves no others"
                     raise InvalidInput("data", WITHHELD, allowed)
@@ -267,6 +325,12 @@ class Series:
         plan = plan_from_dict(certificate["plan"])
         return Before(read_beside(place, plan, certificate), read_centre(place, plan, certificate))
 
+    def _persons_noted(self, step: int) -> str | None:
+        if self.first.steps_per_person is None:
+            return None
+        with _Folder(self.folder) as held:
+            return hashlib.sha256(held.read(_persons_file(step), _MOST_BYTES)).hexdigest()
+
     def link(self, step: int) -> SeriesLink:
         return SeriesLink(self.notes.id, None if step == 1 else self.notes.steps[step - 2].certificate)
 
@@ -274,7 +338,7 @@ class Series:
         """Overwrite the key, and remove the private folder. No step can follow."""
         with storage_errors(FIELD, "end", private_place(self.folder)), _locked(self.folder):
             held = _Folder(self.folder)
-            held.end({KEY_FILE, NOTES_FILE})
+            held.end(_KNOWN)
             sync_folder(self.folder.parent)
 
     def _read(self) -> Notes:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
 from privmix.audits.empty_runs import FreshStreams, PureNoise, part_noises
-from privmix.audits.worst_case import EngineFactory, Mask, real_engine
+from privmix.audits.worst_case import EngineFactory, Mask, as_persons, real_engine
 from privmix.designs.moments.audit import MomentsCase, reduced, widened
 from privmix.designs.series.engine import Before, SeriesSums
 from privmix.designs.series.plan import SeriesPlan
@@ -49,7 +49,7 @@ def series_case(plan: SeriesPlan) -> "SeriesCase":
 
 @dataclass(frozen=True)
 class SeriesCase(MomentsCase):
-    """The canary is new in the first step, which all releases show: the one with the longest column of C."""
+    """The canary is new in the first K steps, 1 for a record: no other steps have a longer sum of columns of C."""
 
     # All T releases are made under one key. From y_1..y_T the attack takes C x + z back, up to rounding: B^-1 y. Row t
     # of that holds the canary times C_t1, in noise that is independent from row to row.
@@ -60,12 +60,12 @@ class SeriesCase(MomentsCase):
         self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine, copies: int | None = None
     ) -> Scores:
         """See :meth:`WorstCase.run`; a run is a whole series."""
-        del copies
         try:
             key = streams.derive("series").share()
             # Records of every later step are the bystander's.
-            later = PrivateRecords(*self._others())
-            engines = list(series_of(self.plan, self.records(present), later, key, make))
+            both = self.records(present), PrivateRecords(*self._others())
+            new, later = (as_persons(self.plan, one, copies) for one in both)
+            engines = list(series_of(self.plan, new, later, key, make))
             gain, linear = np.zeros(self.trials), np.zeros(self.trials)
             if self.plan.centred:
                 gain = gain + super(MomentsCase, self).of_rest(engines[0])[0]
@@ -87,8 +87,8 @@ class SeriesCase(MomentsCase):
 
     @cached_property
     def _column(self) -> NDArray[np.float64]:
-        """(T,) the first column of C."""
-        return np.asarray(self._undo @ np.ones(self.plan.steps))
+        """(T,) the sum of the first K columns of C."""
+        return np.asarray(self._undo @ np.minimum(np.arange(1, self.plan.steps + 1), self.plan.steps_per_person or 1))
 
     def _steps(self, engines: list[Engine]) -> Iterator[tuple[NDArray[np.float64], float, float]]:
         """For each part (T, trials) numbers that hold the canary once and no other record, what it adds, and s."""
@@ -108,10 +108,11 @@ def matrix_of(plan: SeriesPlan) -> NDArray[np.float64]:
 def series_of(
     first: SeriesPlan, records: PrivateRecords, later: PrivateRecords, key: bytes, make: EngineFactory
 ) -> Iterator[Any]:
-    """Yield the engines of a series, each once it has run: ``records`` in the first step, ``later`` in all others."""
+    """Yield the engines of a series, each once it has run: ``records`` in the first K steps, then ``later``."""
     plan, before = first, None
-    for _ in range(first.steps):
-        engine: Any = make(plan, records if before is None else later, SecretStreams.of_shared(key))
+    for step in range(first.steps):
+        new = records if step < (first.steps_per_person or 1) else later
+        engine: Any = make(plan, new, SecretStreams.of_shared(key))
         if before is not None:
             engine.goes_on(before)
         for _ in engine.rows():

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 
 from privmix.designs.moments.plan import Moments, MomentsPlan
 from privmix.errors import InvalidInput
-from privmix.fields import By, Count, Share, Whole
+from privmix.fields import By, Count, Share, Whole, used
 from privmix.mechanisms.noise import MOST_STEPS, SquareRoot
 from privmix.options import described, option
 from privmix.plans.registry import register
@@ -41,18 +41,20 @@ class SeriesPlan(MomentsPlan):
 
     Formal guarantees:
         * every field is a public constant: no value depends on a private row;
-        * one record, in one step, changes C x by at most :attr:`SquareRoot.sensitivity` times what it may change a sum
-          by, and to that the noise z of each part is scaled;
+        * one record in one step, or one person in K of them, changes C x by at most :attr:`SquareRoot.sensitivity`
+          times what it may change a sum by, and to that the noise z of each part is scaled;
         * ``event`` is the Gaussian query at the joint multiplier, composed with the mean query, for every step.
 
     Attributes:
-        records: public figure for the number of records of all steps so far.
+        records: public figure for the number of records (persons, each in every step anew) of all steps so far.
         steps: T, the number of releases.
-        counts: public figure for the number of records of each step so far, this one included.
+        counts: public figure for the number of records (persons) of each step so far, this one included.
+        steps_per_person: K, the number of steps in which a person counts at most; None: records are the units.
     """
 
     steps: Steps
     counts: Annotated[tuple[int, ...], By(_check_counts, [], [0], ["1"], [1.5])]
+    steps_per_person: Annotated[int, Whole(1, MOST_STEPS, plain=True)] | None = used(None)
 
     made_by: ClassVar[str] = MOMENTS_SERIES
     needs_labels: ClassVar[bool] = True
@@ -63,8 +65,12 @@ class SeriesPlan(MomentsPlan):
             raise InvalidInput("counts", len(self.counts), f"at most {self.steps} of them, one a step")
         if self.records != sum(self.counts):
             raise InvalidInput("records", self.records, f"{sum(self.counts)}, the sum of all counts")
-        if self.per_person is not None:
-            raise InvalidInput("per_person", self.per_person, "none: a person may come back in another step")
+        if (self.per_person is None) is not (self.steps_per_person is None) or (
+            self.steps_per_person or 1
+        ) > self.steps:
+            raise InvalidInput(
+                "steps_per_person", self.steps_per_person, f"1 to {self.steps}, exactly where persons are units"
+            )
         if self.records_noise_multiplier is not None:
             raise InvalidInput("records_noise_multiplier", self.records_noise_multiplier, "none of a series")
 
@@ -86,7 +92,7 @@ class SeriesPlan(MomentsPlan):
     @property
     def factor(self) -> SquareRoot:
         """How noise of one step goes with that of others."""
-        return SquareRoot(self.steps)
+        return SquareRoot(self.steps, self.steps_per_person or 1)
 
     @property
     def growth(self) -> float:
@@ -122,24 +128,18 @@ class MomentsSeries(Moments):
     """Second moments of all records so far, again with each step's new records, for one budget."""
 
     name = "moments-series"
-    # A person may be in several steps.
-    persons = False
+    persons = True
     in_series = True
     worst_case = "privmix.designs.series.audit:series_case"
     labels: ClassVar[Mapping[str, str]] = {}
     plan_type: ClassVar[type[MomentsPlan]] = SeriesPlan
     engines: ClassVar[Mapping[str, str]] = {"local": "privmix.designs.series.engine:SeriesEngine"}
     pure_noises = "privmix.designs.series.audit:series_noises"
-    statements: ClassVar[tuple[str, ...]] = (
-        *Moments.statements,
-        "The guarantee is for all releases of the series together, and for a record that is new in one step of it: "
-        "whoever has records in k steps is protected as one with k records. How many records each step brought is in "
-        "the plan, as public as their number in all.",
-    )
 
     label_share: Share = option(0.5, "Share of the budget for X'Y (the rest: X'X).")
     count_share: Share = option(0.002, "Share of the budget for label sums.")
     steps: Count = option(12, "Number of releases, T.")
+    steps_per_person: Count = option(1, "Steps in which a person counts at most, K.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,16 +149,20 @@ class MomentsSeries(Moments):
     def check(self, setting: Setting) -> None:
         if setting.records_noise_multiplier is not None:
             raise InvalidInput("private_count", True, "none with design moments-series: declare `records`")
+        if setting.per_person is None and self.steps_per_person != 1:
+            raise InvalidInput("steps_per_person", self.steps_per_person, "only with `person`")
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> SeriesPlan:
         found = self.constants(setting, noise_multiplier, centre_noise_multiplier)
+        if setting.per_person is not None:
+            found["steps_per_person"] = self.steps_per_person
         return SeriesPlan(**found, steps=self.steps, counts=(setting.records,))
 
     def constants(
         self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
     ) -> dict[str, Any]:
         # Noise of the last step is the largest; later steps may be larger than the first.
-        noise = 2 * noise_multiplier * SquareRoot(self.steps).growth(self.steps)
+        noise = 2 * noise_multiplier * SquareRoot(self.steps, self.steps_per_person).growth(self.steps)
         larger = replace(setting, records=setting.records << _ROOM_BITS)
         bits = super().constants(larger, noise, centre_noise_multiplier)["lattice_bits"]
         if centre_noise_multiplier is not None:
@@ -175,7 +179,23 @@ class MomentsSeries(Moments):
         return {}
 
     def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "design": self.name, "steps": self.steps}
+        more = {} if self.steps_per_person == 1 else {"steps_per_person": self.steps_per_person}
+        return {**super().settings(), "design": self.name, "steps": self.steps, **more}
+
+    @classmethod
+    def stated(cls, plan: MomentsPlan) -> tuple[str, ...]:
+        assert isinstance(plan, SeriesPlan)
+        if plan.steps_per_person is None:
+            whom = (
+                "for a record that is new in one step of it: whoever has records in k steps is protected as one with k "
+                "records. How many records each step brought is in the plan, as public as their number in all."
+            )
+        else:
+            whom = (
+                f"for a person with records in any steps: a person counts in the first {plan.steps_per_person} steps "
+                "that have records of them, and in no later one. The figure for the persons of each step is public."
+            )
+        return (*super().stated(plan), f"The guarantee is for all releases of the series together, and {whom}")
 
     @classmethod
     def mechanism(cls, plan: MomentsPlan, multiplier: str) -> str:
@@ -205,8 +225,13 @@ noise goes with that of the other steps: do not average releases of one series.
     @classmethod
     def shown(cls, plan: MomentsPlan) -> dict[str, str]:
         assert isinstance(plan, SeriesPlan)
-        found = {"step": f"{plan.step} of {plan.steps}, which brings {plan.counts[-1]:,} records"}
-        noise = f"{plan.growth**2:.2f} times the variance of one release of all records at this price"
+        found = {"step": f"{plan.step} of {plan.steps}, which brings {plan.counts[-1]:,} {plan.counted}"}
+        if plan.steps_per_person is not None:
+            dearer = (plan.factor.sensitivity / SquareRoot(plan.steps).sensitivity) ** 2
+            found["a person counts"] = (
+                f"in up to {plan.steps_per_person} steps, at {dearer:.2f} times the variance for one"
+            )
+        noise = f"{plan.growth**2:.2f} times the variance of one release of all {plan.counted} at this price"
         return {**found, **super().shown(plan), "noise of this step": noise}
 
     @classmethod
