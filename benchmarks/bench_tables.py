@@ -10,11 +10,12 @@ on the rows and tested on the test records. The attack scores every private and 
 the model of the rows makes it than the rows' one-way shares do: the AUC of telling private records by that.
 
     python benchmarks/bench_tables.py [--only adult,diamonds] [--methods "goal table;mst;aim"] [--epsilons 1,8]
-        [--seeds 5] [--checkout FOLDER --python PYTHON] [--numbers] [--report]
+        [--seeds 5] [--checkout FOLDER --python PYTHON] [--numbers] [--labels] [--report]
 
-`--numbers` predicts a number instead: the age of Adult's persons, a diamond's price, the weeks a woman works, by a
-tree trained on rows of releases without a label, and by AdaSSP on the same features. Columns are declared as above, or
-estimated with a tenth of epsilon.
+`--labels` predicts three labels of each record from one release, or from a release for each. `--numbers` predicts a
+number instead: the age of Adult's persons, a diamond's price, the weeks a woman works, by a tree trained on rows of
+releases without a label, and by AdaSSP on the same features. Columns are declared as above, or estimated with a tenth
+of epsilon.
 
 AIM, MST and Tab-PE take their authors' files (benchmarks/rivals/tables.py): FOLDER is a clone of private-pgm or, for
 Tab-PE, of DPSDA, PYTHON that of an environment for them. Runs are kept in results/tables_runs.json: a broken-off
@@ -98,6 +99,10 @@ DECLARED, ESTIMATED, ADASSP, LINEAR, TREE = (
     "without privacy: least squares", "without privacy: the tree",
 )  # fmt: skip
 NUMBER_RUNS = common.RESULTS / "tables_numbers_runs.json"
+# Columns that are labels of one record together.
+LABELS = {"adult": ("income", "sex", "marital-status"), "diamonds": ("cut", "clarity", "dear")}
+TOGETHER, APART = "tree on rows, one release without a label", "tree on rows, a release a label, each at a third"
+LABEL_RUNS = common.RESULTS / "tables_labels_runs.json"
 SHOWN = [OWN, *DESIGNS, NO_LABEL, *RIVALS, *SHORTENED]
 
 
@@ -335,6 +340,67 @@ def run_numbers(options: argparse.Namespace) -> None:
                         print(job, flush=True)
 
 
+@cache
+def label_task(dataset: str) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
+    """Declared columns, the labels too; private and test records."""
+    tabular, train, test, label, classes = tables(dataset)
+    columns = {one["name"]: one for one in tabular.options()["columns"]}
+    return {label: {"name": label, "categories": classes}, **columns}, train, test
+
+
+@cache
+def released_together(dataset: str, epsilon: float, seed: int) -> pm.Release:
+    columns, train, _ = label_task(dataset)
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "seed": seed}
+    return pm.release(train, features=Tabular(list(columns.values())), label=None, **given)
+
+
+def label_run(dataset: str, target: str, method: str, epsilon: float, seed: int) -> dict[str, Any]:
+    """Accuracy and area of one label on the test records."""
+    columns, train, test = label_task(dataset)
+    start = time.process_time()
+    if method == TOGETHER:
+        release = released_together(dataset, epsilon, seed)
+        found = pm.evaluate_table(release, test, label=None, target=target, seed=seed).quality.tree
+    else:
+        features = Tabular([{"name": name, "ignore": True} if name == target else one for name, one in columns.items()])
+        given: dict[str, Any] = {"epsilon": epsilon / 3, "delta": DELTA / 3, "seed": seed, "goal": "table"}
+        classes = columns[target]["categories"]
+        release = pm.release(train, features=features, label=target, classes=classes, **given)
+        found = pm.evaluate_table(release, test, label=target, seed=seed).quality.tree
+    assert found is not None
+    most = float(test[target].value_counts(normalize=True).max())
+    measured = {"accuracy": found.accuracy, "auc": found.auc, "most_frequent": most}
+    return {**measured, "cpu_seconds": time.process_time() - start, "commit": common.machine()["commit"]}
+
+
+def run_labels(options: argparse.Namespace) -> None:
+    for seed in range(options.seeds):
+        for dataset, targets in LABELS.items():
+            for epsilon in map(float, options.epsilons.split(",")):
+                for method in (TOGETHER, APART):
+                    for target in targets:
+                        job = {"dataset": dataset, "target": target, "method": method, "epsilon": epsilon, "seed": seed}
+                        if not any(job.items() <= run.items() for run in common.kept(LABEL_RUNS)):
+                            common.keep(LABEL_RUNS, job | label_run(**job), list(job))
+                            print(job, flush=True)
+
+
+def label_table() -> str:
+    runs, rows = common.kept(LABEL_RUNS), []
+    for dataset, targets in LABELS.items():
+        for target in targets:
+            for method in (TOGETHER, APART):
+                for epsilon in sorted({run["epsilon"] for run in runs}):
+                    mine = [run for run in _of(runs, dataset, epsilon, method) if run["target"] == target]
+                    if mine:
+                        most = f"{100 * mine[0]['most_frequent']:.1f}"
+                        told = _told([100 * run["accuracy"] for run in mine], 1)
+                        rows.append([f"{dataset}, {target}", method, f"{epsilon:g}", str(len(mine)), told, most])
+    header = ["label", "line", "eps", "runs", "accuracy, %", "always the most frequent"]
+    return "Three labels of each record, predicted on test records:\n\n" + common.table(header, rows)
+
+
 def number_table() -> str:
     runs, rows = common.kept(NUMBER_RUNS), []
     for dataset, target in TARGETS.items():
@@ -360,11 +426,15 @@ def main() -> None:
     )
     parser.add_argument("--python", help="Of an environment for them.")
     parser.add_argument("--numbers", action="store_true", help="Predict numbers instead.")
+    parser.add_argument("--labels", action="store_true", help="Predict several labels instead.")
     parser.add_argument("--report", action="store_true", help="Run nothing: write the page of the runs that are kept.")
     options = parser.parse_args()
     if options.numbers:
         run_numbers(options)
-    methods = [] if options.report or options.numbers else options.methods.split(";")
+    if options.labels:
+        run_labels(options)
+    again = options.report or options.numbers or options.labels
+    methods = [] if again else options.methods.split(";")
     parts = {"pe" if method == "tab-pe" else "mechanisms" for method in set(methods) & set(RIVALS)}
     if parts and not (options.python and all((Path(options.checkout or "") / part).is_dir() for part in parts)):
         parser.error(
@@ -382,7 +452,7 @@ def main() -> None:
                         run = one_run(**job, options=options)
                         common.keep(RUNS, run, list(job))
                         print(job, json.dumps(run["quality"]["total_variation"]), flush=True)
-    report(common.kept(RUNS), again=options.report or options.numbers)
+    report(common.kept(RUNS), again=again)
 
 
 def report(runs: list[dict[str, Any]], *, again: bool) -> None:
@@ -405,7 +475,7 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
                     rows.append([method, f"{epsilon:g}", str(len(mine)), *_cells(mine)])
         header = [dataset, "eps", "runs", "one-way", "two-way", "three-way", "Cramer's V", "tree, accuracy %", "AUC"]
         pages.append(common.table([*header, "attack AUC", "CPU seconds"], rows))
-    pages.append(number_table())
+    pages += [number_table(), label_table()]
     settings = {
         "delta": DELTA,
         "numbers": "releases without a label; inputs are all other columns. Estimated columns: bounds, bins and "
@@ -446,6 +516,11 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
     }
     ran = {run["method"] for run in runs}
     settings = {name: words for name, words in settings.items() if name not in RIVALS or name in ran}
+    settings["several labels"] = (
+        "each label is a column; one release without a label with the whole budget, or a release for each label with a "
+        "third of epsilon and of delta, by design auto for a table. The same tree on the rows of each"
+    )
+    settings["commits of the labels"] = ", ".join(sorted({run["commit"] for run in common.kept(LABEL_RUNS)}))
     settings["commits of the numbers"] = ", ".join(sorted({run["commit"] for run in common.kept(NUMBER_RUNS)}))
     missing = [name for name in RIVALS if name not in ran]
     if missing:

@@ -1,12 +1,14 @@
 """The discriminant learner, on Gaussian classes whose means and covariance are known."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+import privmix as pm
 from privmix.designs.moments.learner import SecondMomentsClassifier
 from privmix.learning.base import ReleaseLearner
 from privmix.learning.class_statistics import class_statistics
@@ -194,3 +196,14 @@ def test_a_count_that_is_mostly_noise_does_not_decide() -> None:
     found = [reached(exact + deviation * rng.standard_normal(10), noise_std_counts=deviation) for _ in range(20)]
     assert np.mean(found) > reached(exact) - 0.02
     assert min(found) > reached(exact) - 0.25
+
+
+@pytest.mark.filterwarnings("ignore:`seed`")
+def test_class_sums_may_have_more_classes_than_features() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 6, 3000)
+    x = rng.normal(size=(6, 3))[y] / 4 + 0.02 * rng.normal(size=(3000, 3))
+    given: dict[str, Any] = {"classes": 6, "features": "identity", "epsilon": 8, "delta": 1e-5, "seed": 0}
+    model = pm.fit(pm.release((x, y), design="classwise:full_batch=True", **given), learner="discriminant")
+    assert np.isfinite(model.predict_proba(x)).all()
+    assert (np.asarray(model.predict(x)) == y).mean() > 0.5

@@ -78,7 +78,7 @@ def imagined(found: ClassStatistics | ClassSums, count: int, generator: np.rando
         classes = len(found.left)
         kept = found.apart / np.maximum(np.square(found.lengths), np.finfo(float).tiny)
         means = found.left * (found.lengths * kept)
-        within = np.full(classes, max(1 - between.share, _LEAST_WITHIN) * found.largest / len(found.basis))
+        within = np.full(len(kept), max(1 - between.share, _LEAST_WITHIN) * found.largest / len(found.basis))
         unsure, shares = np.broadcast_to(kept * found.noise, means.shape), np.full(classes, 1 / classes)
     else:
         variance, shares = found.known.variance, found.shares
