@@ -122,7 +122,7 @@ def test_no_record_and_no_sum_is_kept() -> None:
     make(1)
     assert {path.name for path in KEPT.iterdir()} == {"run.key", "run.json"}
     notes = json.loads((KEPT / "run.json").read_text())
-    assert set(notes) == {*series_file.Notes.__dataclass_fields__, "seal"}
+    assert set(notes) == {*series_file.Notes.__dataclass_fields__, "seal"} - {"persons"}
     assert set(notes["steps"][0]) == {"records", "fingerprint", "run", "certificate"}
 
 
@@ -503,11 +503,13 @@ def test_a_person_counts_in_k_steps_and_in_no_later_one() -> None:
     assert (plan["steps_per_person"], plan["per_person"], plan["counts"]) == (2, 1, [40, 40, 40])
 
 
-def test_a_step_in_which_no_one_counts_is_noise_alone() -> None:
+@pytest.mark.parametrize("store", [None, "kept"])
+def test_a_step_in_which_no_one_counts_is_noise_alone(store: str | None) -> None:
     months = [visits(step, ("ann", "bob")) for step in range(1, STEPS + 1)]
     pm.series.begin("twice", frame(months[0]), **GIVEN, **VISITS, seed=3)
-    for month in months[1:]:
-        pm.series.step("twice", frame(month), progress=False, **VISITS)
+    for step, month in enumerate(months[1:]):
+        place = None if store is None else f"{store}-{step}"
+        pm.series.step("twice", frame(month), progress=False, store=place, **VISITS)
     pm.series.begin("other", frame(months[0]), **GIVEN, **VISITS, seed=3)
     pm.series.step("other", frame(visits(8, ("bob", "ann"))), progress=False, **VISITS)
     assert content(Path("twice/step-002")) == content(Path("other/step-002"))
@@ -563,3 +565,46 @@ def test_a_series_of_persons_is_charged_to_a_budget_of_persons() -> None:
     spent = book.budget("persons").spent
     pm.series.step("visits", frame(visits(2, ("ann",))), progress=False, ledger=LEDGER, **VISITS)
     assert 0 < spent == book.budget("persons").spent
+
+
+def test_persons_are_named_alike_in_all_steps() -> None:
+    """Other columns, another order of these, and 17.0 for 17 would make others of the same persons."""
+    both = {name: [*people] for name, people in (("f", "aabb"), ("g", "ccdd"))}
+    given = {name: value for name, value in VISITS.items() if name != "person"}
+    month = {**visits(1, ("ann", "bob")), **{name: np.array(people) for name, people in both.items()}}
+    pm.series.begin("two", frame(month), **GIVEN, **given, person=["f", "g"])
+    for person in (["g", "f"], "f", "who", ["f", "g", "who"]):
+        with refuses("person"):
+            pm.series.step("two", frame(month), progress=False, person=person, **given)
+    numbers = {**visits(1, ("ann", "bob")), "who": np.array(["17", "17", "18.0", "18.0"])}
+    with refuses("person"):
+        pm.series.begin("numbers", frame(numbers), **GIVEN, **VISITS)
+
+
+def test_a_ledger_refuses_other_persons_for_a_step_of_a_series_from_a_backup() -> None:
+    book = pm.Ledger.create(LEDGER)
+    book.add_dataset("visits", epsilon=4, delta=1e-3, unit="person")
+    ledger = {"ledger": LEDGER}
+    pm.series.begin(SERIES, frame(visits(1, ("ann", "bob"))), **GIVEN, **VISITS, **ledger, dataset="visits")
+    shutil.copytree(KEPT, "backup")
+    step = visits(2, ("cy", "dee"))
+    pm.series.step(SERIES, frame(step), progress=False, **VISITS, **ledger)
+    shutil.move(place_of_step(SERIES, 2), "away")
+    shutil.rmtree(KEPT)
+    shutil.copytree("backup", KEPT)
+    KEPT.chmod(0o700)
+    renamed = {**step, "who": np.where(step["who"] == "cy", "eve", step["who"])}
+    with refuses("data"):
+        pm.series.step(SERIES, frame(renamed), progress=False, **VISITS, **ledger)
+
+
+@pytest.mark.parametrize("left", ["no key", "zeros", "no notes"])
+def test_what_a_kill_leaves_of_an_ending_series_goes_with_its_end(left: str) -> None:
+    pm.series.begin(SERIES, frame(visits(1, ("ann",))), **GIVEN, **VISITS)
+    if left == "zeros":
+        (KEPT / "run.key").write_bytes(bytes(33))
+    else:
+        (KEPT / ("run.key" if left == "no key" else "run.json")).unlink()
+    assert not pm.series.show(SERIES).key
+    assert not pm.series.end(SERIES).key
+    assert not KEPT.exists()

@@ -53,7 +53,9 @@ class Verification(Shown):
     ) -> "Verification":
         """Verification of a certificate that holds, at the price that was recomputed."""
         if certificate.unit.per_person is not None:
-            unchecked = tuple(_PERSONS_UNCHECKED if text == COUNT_UNCHECKED else text for text in unchecked)
+            also = ", the same in all steps" if certificate.unit.where else ""
+            said = f"{_PERSONS_UNCHECKED}{also}"
+            unchecked = tuple(said if text == COUNT_UNCHECKED else text for text in unchecked)
         return cls(
             kind=certificate.kind,
             id=certificate.id,

@@ -176,6 +176,7 @@ class Identities:
         return "<Identities>"
 
 
+_LIKE_WHOLE: Final = re.compile(r"[+-]?\d+\.0*")
 _BATCH: Final = 65_536
 # Integers below are exact as floats, which tables of numbers may hold them as.
 _EXACT: Final = 2**53
@@ -323,6 +324,9 @@ def _taken(
     key, without = secrets.token_bytes(32) if known is None else known.key, []
     for place, cell in enumerate(cells):
         text = _text(cell) if not isinstance(cell, tuple) else _text_of_all(cell)
+        if known is not None and _LIKE_WHOLE.fullmatch(text):
+            # Another step may have it without the zeros.
+            raise InvalidInput("person", WITHHELD, "whole numbers without .0, so that all steps have the same texts")
         if text:
             # Half characters, too, which names of files hold for bytes that are no text, stay what they are.
             digest = hashlib.blake2b(text.encode(errors="surrogatepass"), key=key, digest_size=DIGEST).digest()

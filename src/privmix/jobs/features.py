@@ -21,6 +21,7 @@ from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
 from privmix.features.cache import write_features
 from privmix.jobs.dataset import Dataset
+from privmix.mechanisms.persons import NO_ONE
 from privmix.progress import Progress
 
 
@@ -104,9 +105,12 @@ def features_on_disk(
 
 def sorted_store(
     store: FeatureStore, persons: NDArray[np.int64] | None, place: Path, memory_gb: float | None, progress: Progress
-) -> FeatureStore:
+) -> FeatureStore | PrivateRecords:
     """Return the store, by person where persons are the units; another store, at ``place``, then."""
     if persons is None:
         return store
+    if (persons == NO_ONE).all():
+        # A store holds a record or more: one of no one stands for all.
+        return PrivateRecords(store.features[:1], store.labels[:1], persons[:1])
     memory = None if memory_gb is None else int(memory_gb * 2**30)
     return store_by_person(store, persons, place, memory_bytes=memory, progress=progress)

@@ -93,7 +93,9 @@ class ForecastResult(Shown):
 
     @property
     def details(self) -> tuple[str, ...]:
-        found = [*self.choice.reasons, *map(str, self.choice.left_out)]
+        # Forecasts of the other designs stand above.
+        reasons = self.choice.reasons
+        found = [reasons[0], *reasons[len(self.choice.candidates) :], *map(str, self.choice.left_out)]
         if self.table is not None:
             chosen, far = self.table, self.variations.get(self.choice.best.name)
             between = "no table" if far is None else f"total variation of two columns {far:.4f}"

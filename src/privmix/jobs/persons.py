@@ -77,6 +77,14 @@ class Persons:
             raise InvalidInput("per_person", self.per_person, "only with `person`")
         return bool(given)
 
+    def named(self, column: str | Sequence[str] | None) -> str | None:
+        """Return what names the person of a record, in words; None where records are the units."""
+        if self.pattern is not None:
+            return f"pattern={self.pattern}"
+        if column is not None:
+            return f"column {', '.join([column] if isinstance(column, str) else column)}"
+        return "array" if self.array is not None else None if self.file is None else "file"
+
     def check(self, dataset: Dataset) -> None:
         """Raise where persons cannot be read; looks at headers and declarations alone."""
         from privmix.data import persons

@@ -28,7 +28,7 @@ from privmix.plans.registry import made_by, plan_from_dict
 from privmix.progress import Progress, silent
 from privmix.releases.certificate import read_certificate
 from privmix.releases.run import ReleaseRun
-from privmix.releases.series import Series, SeriesStep, place_of_step, private_place
+from privmix.releases.series import Series, SeriesStep, is_remnant, place_of_step, private_place
 from privmix.rounding import exact
 from privmix.shown import Shown
 
@@ -91,6 +91,9 @@ class SeriesJob(ReleaseJob):
         if self.of_persons is (self.series.first.per_person is None):
             allowed = "left out" if self.of_persons else "given"
             raise InvalidInput("person", WITHHELD, f"{allowed} in every step, as at the start of the series")
+        if not self.series.is_idle and self.persons.named(self.declared.person) != notes.persons:
+            # Other columns, or these in another order, would make others of the same persons.
+            raise InvalidInput("person", WITHHELD, f"{notes.persons}, as at the start of the series")
 
     def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
         found = super().plan(progress, made)
@@ -157,7 +160,7 @@ class SeriesJob(ReleaseJob):
         if self.series is None:
             # Its records were refused: nothing was drawn with its key.
             if (idle := Series.find(folder)) is not None:
-                idle.end()
+                idle.end(folder)
             # Replaces the cached value, by which there was no series; the object is not changed otherwise.
             self.__dict__["series"] = Series.begin(
                 folder,
@@ -165,6 +168,7 @@ class SeriesJob(ReleaseJob):
                 extractor=planned.extractor.spec(),
                 input_shape=self.opened.schema.input_shape,
                 seed=self.seed,
+                persons=self.persons.named(self.declared.person),
             )
         return super().open_run(planned, in_ledger, given)
 
@@ -179,7 +183,7 @@ class SeriesJob(ReleaseJob):
         # Noted before the key ends: after a kill in between, `next_step` ends it.
         made.series.done(made.step, hashlib.sha256(certificate.to_bytes()).hexdigest())
         if made.plan.is_last:
-            made.series.end()
+            made.series.end(self.folder)
         return certificate
 
 
@@ -207,7 +211,7 @@ def next_step(folder: Path, asked: Any, number: int | None = None) -> SeriesJob:
     first, notes, following = found.first, found.notes, found.made + 1
     if following > first.steps:
         # A kill came between the last release and the end of the key.
-        found.end()
+        found.end(folder)
         raise InvalidInput("series", str(folder), f"a series with steps left: all {first.steps} are made")
     if number is not None and number != following:
         made = f"steps up to {following - 1} are made, each once"
@@ -258,7 +262,7 @@ class SeriesState(Shown):
         counts = ", ".join(f"{count:,}" for count in self.plan.counts[: self.made])
         key = "kept for the next step" if self.key else "destroyed: no step can follow"
         return f"Series: {self.made} of {self.plan.steps} steps", {
-            "records, by step": counts or "none yet",
+            f"{self.plan.counted}, by step": counts or "none yet",
             "guarantee of all steps": f"epsilon {exact(self.plan.epsilon)}, delta {exact(self.plan.delta)}, at most",
             "key": key,
             **({"interrupted": f"step {self.made + 1}: finish it with `resume`"} if self.interrupted else {}),
@@ -271,7 +275,8 @@ def state_of(folder: Path) -> SeriesState:
     plan: Plan | None = None
     while (place := place_of_step(folder, made + 1)).is_dir():
         plan, made = plan_from_dict(read_certificate(place)["plan"]), made + 1
-    key = private_place(folder).exists() and (found := Series.find(folder)) is not None
+    there = private_place(folder).exists() and not is_remnant(folder)
+    key = there and (found := Series.find(folder)) is not None
     if plan is None and key:
         assert found is not None
         plan = found.first
@@ -282,6 +287,9 @@ def state_of(folder: Path) -> SeriesState:
 
 def end(folder: Path) -> SeriesState:
     """End a series before its last step: its key is overwritten and removed; return how far it came."""
+    if private_place(folder).exists() and is_remnant(folder):
+        Series.end(folder)
+        return state_of(folder)
     # Before the end, which removes the notes that describe a series without releases.
     state, found = state_of(folder), Series.find(folder)
     if found is None:
@@ -291,5 +299,5 @@ def end(folder: Path) -> SeriesState:
         raise InvalidInput(
             "series", str(folder), f"a series without an interrupted step: finish step {found.made + 1} first"
         )
-    found.end()
+    found.end(folder)
     return replace(state, key=False)

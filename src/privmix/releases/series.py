@@ -82,7 +82,7 @@ class Notes(Checked):
 
     # plan: of the first step; charge: finds the charge for all steps, None without a ledger; seed: of tests and
     # benchmarks. draws: a code of the key's draws, by which other samplers are recognised; steps: those with known
-    # records, in order.
+    # records, in order. persons: what names the person of a record, in every step alike.
 
     version: PlainCount
     id: str
@@ -93,6 +93,7 @@ class Notes(Checked):
     seed: int | None
     draws: str
     steps: tuple[StepNotes, ...] = ()
+    persons: str | None = used(None)
 
 
 class _Folder(RunFolder):
@@ -121,6 +122,9 @@ class Series:
     knows each step's records. Not visible: a folder from before a step, with neither a ledger nor that step's release.
     """
 
+    # SHA-256 of who counts in the step to be made.
+    _admitted: str | None = None
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.notes: Notes = self._read()
@@ -147,6 +151,7 @@ class Series:
         extractor: Mapping[str, Any],
         input_shape: Sequence[int],
         seed: int | None,
+        persons: str | None = None,
     ) -> "Series":
         """Make the key and the notes of a new series, before it is charged."""
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
@@ -168,6 +173,7 @@ class Series:
                         None,
                         seed,
                         _draws(streams),
+                        persons=persons,
                     )
                     with _Folder(folder, create=True) as held:
                         held.save_key(streams)
@@ -240,10 +246,10 @@ class Series:
         with storage_errors(FIELD, "write", place), _locked(self.folder), _Folder(self.folder) as held:
             streams = held.load_key()
             # As they are by now, and not as they were when the job began.
-            steps = _notes(held, streams).steps
+            steps = self._noted(held, streams).steps
             streams.destroy()
             for number, one in enumerate(steps[: step - 1], start=1):
-                content = held.read(_persons_file(number), _MOST_BYTES)
+                content = held.read(_persons_file(number), _MOST_BYTES) if held.has(_persons_file(number)) else b""
                 if hashlib.sha256(content).hexdigest() != one.persons:
                     raise InvalidInput(f"persons of step {number}", WITHHELD, "those that were noted, unchanged")
                 known = pa.FixedSizeBinaryArray.from_buffers(
@@ -253,10 +259,11 @@ class Series:
             counted = before < most
             content = b"".join(one for one, counts in zip(persons, counted.tolist(), strict=True) if counts)
             noted = steps[step - 1].persons if len(steps) >= step else None
+            self._admitted = hashlib.sha256(content).hexdigest()
             if noted is None:
                 held.write(_persons_file(step), content)
                 held.sync()
-            elif noted != hashlib.sha256(content).hexdigest():
+            elif noted != self._admitted:
                 allowed = f"the persons that step {step} began with: its noise serves no others"
                 raise InvalidInput("person", WITHHELD, allowed)
         return counted
@@ -275,7 +282,9 @@ class Series:
             made = sum(one.certificate is not None for one in notes.steps)
             if step != made + 1:
                 raise InvalidInput("step", step, f"{made + 1}, the next of the series")
-            own = StepNotes(records, fingerprint, run, persons=self._persons_noted(step))
+            own = StepNotes(records, fingerprint, run, persons=self._admitted)
+            if (own.persons is None) is not (self.first.steps_per_person is None):
+                raise RuntimeError("who counts in a step is stated before it is bound")
             if len(notes.steps) >= step:
                 kept = notes.steps[step - 1]
                 same = hmac.compare_digest(kept.fingerprint, fingerprint) and kept.persons == own.persons
@@ -285,7 +294,11 @@ class Series:
                     raise InvalidInput("data", WITHHELD, allowed)
             steps = (*notes.steps[: step - 1], own)
             # Id and number make the hashes of equal records in two steps differ.
-            known = [f"{notes.id} {number} {one.fingerprint}" for number, one in enumerate(steps, start=1)]
+            # Persons are named, too: from an older copy, others could stand for those that counted.
+            known = [
+                f"{notes.id} {number} {one.fingerprint}" + ("" if one.persons is None else f" {one.persons}")
+                for number, one in enumerate(steps, start=1)
+            ]
             # The ledger first: after a kill in between, only the same records can continue.
             in_ledger([hashlib.sha256(one.encode()).hexdigest() for one in known])
             return replace(notes, steps=steps)
@@ -325,21 +338,15 @@ class Series:
         plan = plan_from_dict(certificate["plan"])
         return Before(read_beside(place, plan, certificate), read_centre(place, plan, certificate))
 
-    def _persons_noted(self, step: int) -> str | None:
-        if self.first.steps_per_person is None:
-            return None
-        with _Folder(self.folder) as held:
-            return hashlib.sha256(held.read(_persons_file(step), _MOST_BYTES)).hexdigest()
-
     def link(self, step: int) -> SeriesLink:
         return SeriesLink(self.notes.id, None if step == 1 else self.notes.steps[step - 2].certificate)
 
-    def end(self) -> None:
+    @staticmethod
+    def end(folder: Path) -> None:
         """Overwrite the key, and remove the private folder. No step can follow."""
-        with storage_errors(FIELD, "end", private_place(self.folder)), _locked(self.folder):
-            held = _Folder(self.folder)
-            held.end(_KNOWN)
-            sync_folder(self.folder.parent)
+        with storage_errors(FIELD, "end", private_place(folder)), _locked(folder):
+            _Folder(folder).end(_KNOWN)
+            sync_folder(folder.parent)
 
     def _read(self) -> Notes:
         with storage_errors(FIELD, "read", private_place(self.folder)):
@@ -356,16 +363,19 @@ class Series:
                 finally:
                     streams.destroy()
 
+    def _noted(self, held: _Folder, streams: SecretStreams) -> Notes:
+        notes = _notes(held, streams)
+        if notes.id != self.notes.id:
+            raise InvalidInput(FIELD, str(self.folder), "the series that the job began with")
+        return notes
+
     def _change(self, change: Callable[[Notes], Notes]) -> None:
         place = private_place(self.folder)
         with storage_errors(FIELD, "write", place), _locked(self.folder), _Folder(self.folder) as held:
             streams = held.load_key()
             try:
                 # As they are by now, and not as they were when the job began.
-                notes = _notes(held, streams)
-                if notes.id != self.notes.id:
-                    raise InvalidInput(FIELD, str(self.folder), "the series that the job began with")
-                self.notes = change(notes)
+                self.notes = change(self._noted(held, streams))
                 held.write_notes(streams, stored(self.notes))
                 held.sync()
             finally:
@@ -386,6 +396,16 @@ class SeriesStep:
     @property
     def link(self) -> SeriesLink:
         return self.series.link(self.step)
+
+
+def is_remnant(folder: Path) -> bool:
+    """Whether a private folder has no key or no notes any more: a kill left it while the series ended."""
+    with storage_errors(FIELD, "read", private_place(folder)), _Folder(folder) as held:
+        try:
+            held.load_key().destroy()
+        except (FileNotFoundError, InvalidInput):
+            return True
+        return not held.has(NOTES_FILE)
 
 
 def is_series(folder: Path) -> bool:

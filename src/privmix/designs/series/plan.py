@@ -90,6 +90,10 @@ class SeriesPlan(MomentsPlan):
         return replace(self, counts=(*self.counts, records), records=self.records + records)
 
     @property
+    def summed(self) -> str:
+        return "records" if self.steps_per_person is None else "records that count"
+
+    @property
     def factor(self) -> SquareRoot:
         """How noise of one step goes with that of others."""
         return SquareRoot(self.steps, self.steps_per_person or 1)
@@ -145,6 +149,10 @@ class MomentsSeries(Moments):
         super().__post_init__()
         if not 2 <= self.steps <= MOST_STEPS:
             raise InvalidInput("steps", self.steps, f"2 to {MOST_STEPS} releases")
+        if self.steps_per_person > self.steps:
+            raise InvalidInput(
+                "steps_per_person", self.steps_per_person, f"at most {self.steps}, the steps of the series"
+            )
 
     def check(self, setting: Setting) -> None:
         if setting.records_noise_multiplier is not None:
@@ -192,8 +200,9 @@ class MomentsSeries(Moments):
             )
         else:
             whom = (
-                f"for a person with records in any steps: a person counts in the first {plan.steps_per_person} steps "
-                "that have records of them, and in no later one. The figure for the persons of each step is public."
+                f"for a person with records in any steps: a person counts in {plan.steps_per_person} of the steps that "
+                "have records of them, the first ones, and in no later one. The figure for the persons of each step is "
+                f"public; {plan.records} is their sum, in which a person is counted in each of their steps."
             )
         return (*super().stated(plan), f"The guarantee is for all releases of the series together, and {whom}")
 
@@ -201,7 +210,7 @@ class MomentsSeries(Moments):
     def mechanism(cls, plan: MomentsPlan, multiplier: str) -> str:
         assert isinstance(plan, SeriesPlan)
         return (
-            f"Step {plan.step} of {plan.steps}: second moments, cross moments and label sums of the records of all "
+            f"Step {plan.step} of {plan.steps}: second moments, cross moments and label sums of the {plan.summed} of all "
             f"steps so far, with Gaussian noise that goes with that of the other steps, so that all {plan.steps} "
             f"releases together are one query with noise {multiplier} times what adding one record can change."
         )
@@ -211,10 +220,10 @@ class MomentsSeries(Moments):
         assert isinstance(plan, SeriesPlan)
         so_far = ", ".join(f"{count:,}" for count in plan.counts)
         series = f"""
-This is release {plan.step} of a series of {plan.steps}, of {plan.records:,} records: {so_far}, step by step. The
-numbers above are sums over the records of all steps so far, so that the newest release is the one to learn from. Their
+This is release {plan.step} of a series of {plan.steps}, of {plan.records:,} {plan.counted}: {so_far}, step by step. The
+numbers above are sums over the {plan.summed} of all steps so far, so that the newest release is the one to learn from. Their
 noise goes with that of the other steps: do not average releases of one series.
-"""
+"""  # noqa: E501
         return super().card(plan, extractor) + series
 
     @classmethod
