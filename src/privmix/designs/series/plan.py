@@ -210,8 +210,8 @@ class MomentsSeries(Moments):
     def mechanism(cls, plan: MomentsPlan, multiplier: str) -> str:
         assert isinstance(plan, SeriesPlan)
         return (
-            f"Step {plan.step} of {plan.steps}: second moments, cross moments and label sums of the {plan.summed} of all "
-            f"steps so far, with Gaussian noise that goes with that of the other steps, so that all {plan.steps} "
+            f"Step {plan.step} of {plan.steps}: second moments, cross moments and label sums of the {plan.summed} of "
+            f"all steps so far, with Gaussian noise that goes with that of the other steps, so that all {plan.steps} "
             f"releases together are one query with noise {multiplier} times what adding one record can change."
         )
 
