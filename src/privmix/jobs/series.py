@@ -144,7 +144,7 @@ class SeriesJob(ReleaseJob):
             return None
         assert self.series is not None
         step = self.series.made + 1
-        known = Identities(self.series.person_key(), step)
+        known = Identities(self.series.key_for("persons"), step)
         found = self.persons.read(self.opened, known=known)
         counted = self.series.admitted(step, list(known.met))
         return np.where(counted, np.cumsum(counted) - 1, NO_ONE)[found]

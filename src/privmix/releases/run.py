@@ -185,7 +185,7 @@ class ReleaseRun(Run):
             return
         series = made.series
         # Under the key of the series: a second run of a step has its own key, and must recognise the records.
-        fingerprint = content_fingerprint(records, series.fingerprint_key(), cores())
+        fingerprint = content_fingerprint(records, series.key_for("fingerprint"), cores())
         series.bind(made.step, made.plan.counts[-1], fingerprint, self.id, self.bind_steps)
         streams = series.streams()
         try:

@@ -222,19 +222,11 @@ class Series:
             raise InvalidInput("versions of numpy and randomgen", "other draws", allowed)
         return streams
 
-    def fingerprint_key(self) -> bytes:
-        """Key for fingerprints that reveal nothing about records to others."""
+    def key_for(self, what: str) -> bytes:
+        """Key for the hashes of one kind, of records ("fingerprint") or "persons": they tell others nothing."""
         streams = self.streams()
         try:
-            return streams.derive("series fingerprint").share()
-        finally:
-            streams.destroy()
-
-    def person_key(self) -> bytes:
-        """Key for hashes of persons' identifiers."""
-        streams = self.streams()
-        try:
-            return streams.derive("series persons").share()
+            return streams.derive(f"series {what}").share()
         finally:
             streams.destroy()
 
