@@ -289,6 +289,16 @@ def report(runs: list[dict[str, Any]]) -> None:
     ]
     header = ["data", "epsilon", "auto's design", "points below the best design", "points above `privmix train` (95%)"]
     tables.insert(0, common.table(header, rows))
+    compared = [one for one in summary if "points_above_training" in one]
+    below, above = ([one[name] for one in compared] for name in ("points_below_best", "points_above_training"))
+    over = [round(-value, 1) for value in above]
+    counted = {
+        "sets": len({one["dataset"] for one in compared}),
+        "budgets": len(compared),
+        "within a point of the best design": sum(value <= 1 for value in below),
+        "most points below the best design": round(max(below), 1),
+        "points of a training above auto": [round(float(np.mean(over)), 1), min(over), max(over)],
+    }
     settings = {
         "delta": DELTA,
         "cells": "mean (standard deviation, runs)",
@@ -298,7 +308,13 @@ def report(runs: list[dict[str, Any]]) -> None:
         "learners": "those that privmix fit takes: "
         + ", ".join(sorted({run["learner"] for run in runs if "seed" in run and "learner" in run})),
     }
-    common.save("designs", "Designs on texts, a table and images", settings, {"auto": summary, "runs": runs}, tables)
+    common.save(
+        "designs",
+        "Designs on texts, a table and images",
+        settings,
+        {"auto": summary, "choice": counted, "runs": runs},
+        tables,
+    )
 
 
 def _of(runs: list[dict[str, Any]], name: str, epsilon: float) -> list[dict[str, Any]]:
