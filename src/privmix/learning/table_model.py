@@ -472,7 +472,7 @@ def _judged(fit: _Fit, seed: int, tell: Any) -> float:
         fit.descend(fitted, stiffness, _TRIAL_STEPS, _RATE, lambda step, place=place: tell(place * _TRIAL_STEPS + step))
         weights, within = fit.shares()
         numbers = fit.expected(weights, within)[0]
-        beyond = [pair.beyond for pair in _pairs(fit, numbers, weights @ within, "")]
+        beyond = [pair.beyond for pair in _pairs(fit, numbers, weights @ within, "", by_block=True)]
         found.append(judge.misfit(numbers)[0])
         near.append(sum(beyond) <= _NEAR * len(beyond))
     if not np.isfinite(found).all():
@@ -512,11 +512,14 @@ def _by_block(left: Floats, blocks: Sequence[Floats]) -> Floats:
     return np.concatenate([p @ block for p, block in zip(np.split(left, edges, 1), blocks, strict=True)], axis=1)
 
 
-def _pairs(fit: _Fit, found: _Sums, whole: Floats, label: str) -> tuple[PairFit, ...]:
+def _pairs(fit: _Fit, found: _Sums, whole: Floats, label: str, *, by_block: bool = False) -> tuple[PairFit, ...]:
     """How well the numbers ``found`` meet each pair; ``whole`` are the shares of all states in the model's table."""
+    # by_block: in each class for itself, where X'X is released by class.
     released, names = fit.released, [column.name for column in fit.columns]
-    weight = released.weights[0] / math.sqrt(len(released.second))
-    second = np.square((found[0] - released.second).sum(axis=0) * weight).astype(np.float64)
+    weight, off = released.weights[0], found[0] - released.second
+    if not by_block:
+        weight, off = weight / math.sqrt(len(off)), off.sum(axis=0)
+    second = np.square(off * weight).astype(np.float64)
     cross = np.square((found[1] - released.cross) * released.weights[1]).astype(np.float64)
     # The share of a cell in a number: its columns' largest features, shortened as records are by clipping.
     mean = np.square(_by_block(whole[None], fit.features)).sum() if fit.centre is not None else 0.0
@@ -528,7 +531,7 @@ def _pairs(fit: _Fit, found: _Sums, whole: Floats, label: str) -> tuple[PairFit,
         for j in range(i):
             # Off the diagonal of X'X noise has half the variance.
             noise = 1 / (math.sqrt(2) * weight * tops[i] * tops[j])
-            pairs.append(_pair((names[j], names[i]), 2 * second[span, fit.spans[j]], noise))
+            pairs.append(_pair((names[j], names[i]), 2 * second[..., span, fit.spans[j]], noise))
         if fit.classes > 1:
             pairs.append(_pair((names[i], label), cross[span], 1 / (released.weights[1] * tops[i])))
     return tuple(pairs)
