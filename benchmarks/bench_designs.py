@@ -291,13 +291,14 @@ def report(runs: list[dict[str, Any]]) -> None:
     tables.insert(0, common.table(header, rows))
     compared = [one for one in summary if "points_above_training" in one]
     below, above = ([one[name] for one in compared] for name in ("points_below_best", "points_above_training"))
-    over = [round(-value, 1) for value in above]
+    over = [-value for value in above]
     counted = {
         "sets": len({one["dataset"] for one in compared}),
         "budgets": len(compared),
         "within a point of the best design": sum(value <= 1 for value in below),
         "most points below the best design": round(max(below), 1),
-        "points of a training above auto": [round(float(np.mean(over)), 1), min(over), max(over)],
+        "a training is better": sum(value > 0 for value in over),
+        "points of a training above auto": [round(float(one), 1) for one in (np.median(over), min(over), max(over))],
     }
     settings = {
         "delta": DELTA,
@@ -310,7 +311,7 @@ def report(runs: list[dict[str, Any]]) -> None:
     }
     common.save(
         "designs",
-        "Designs on texts, a table and images",
+        "Designs on texts, tables and images",
         settings,
         {"auto": summary, "choice": counted, "runs": runs},
         tables,

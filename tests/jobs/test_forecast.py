@@ -11,7 +11,7 @@ import pytest
 
 import privmix as pm
 from privmix.certificate.guarantee import Guarantee
-from privmix.jobs.forecast import _BUDGETS, Budgets, _until, budgets_of
+from privmix.jobs.forecast import _BUDGETS, TRAINED, Budgets, _until, budgets_of
 from privmix.planning.choice import check_choice_record, check_choice_settings
 from tests.refusals import refuses
 
@@ -119,3 +119,11 @@ def test_for_a_table_the_attack_is_on_the_plan_of_the_table(tmp_path: Path) -> N
         assert one.right == Guarantee.of_plan(one.table.plan).right
         assert one.plan.design in one.in_a_line()
         assert one.to_dict()["right_at_most"] == one.right
+
+
+def test_what_is_said_of_a_training_is_what_public_data_showed() -> None:
+    place = Path(__file__).parents[2] / "benchmarks" / "results" / "designs.json"
+    found = json.loads(place.read_text())["results"]["choice"]
+    points = found["points of a training above auto"]
+    assert (*points, found["a training is better"], found["budgets"]) == TRAINED
+    assert any("privmix train" in one for one in forecast(epsilon=4).details)
