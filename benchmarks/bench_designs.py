@@ -80,7 +80,7 @@ SCHEDULE: list[tuple[str, tuple[float, ...], tuple[str, ...], int]] = [
     ("mnist-700", (1, 8), ("moments", "two-stage", "three-stage", "poisson"), 5),
     *((name, (1, 8), tuple(labels()), 5) for name in TABLES),
 ]
-TRAINING = "training"
+TRAINING = "DP-SGD, linear, defaults"
 
 
 @cache
@@ -245,12 +245,12 @@ def main() -> None:
     done = {(run["dataset"], run["design"], run.get("epsilon"), run.get("seed")) for run in runs}
     for dataset in (name for name in (*DATASETS, *TABLES) if name in only and (name, "none", None, None) not in done):
         runs.append(without_privacy(dataset))
-        RUNS.write_text(json.dumps(runs, indent=1) + "\n")
+        common.keep(RUNS, runs[-1])
     for job in jobs(only):
         if job not in done:
             runs.append(one_run(*job))
             print(job, f"{runs[-1]['accuracy']:.4f}", flush=True)
-            RUNS.write_text(json.dumps(runs, indent=1) + "\n")
+            common.keep(RUNS, runs[-1])
     report(runs)
 
 
