@@ -511,8 +511,8 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
         ),
         "search": "bins were written before the runs, each method has its defaults. The steps of our fit "
         "(300, 1,500, 5,000), the rule for its stiffness and the limit of 0.01 of auto were chosen on one run each of "
-        "Adult, diamonds, fertility and xor, by their training records; the rule's limit for near pairs on one run each "
-        "of Adult and diamonds, with a look at trees on test records. survey had no part",
+        "Adult, diamonds, fertility and xor, by their training records; the limit for near pairs on one run each of "
+        "Adult and diamonds, with a look at trees on test records. survey had no part",
         "CPU seconds": "from the table to rows, imports left out; of machines that did other work too",
     }
     ran = {run["method"] for run in runs}
