@@ -48,12 +48,12 @@ _STIFF: Final = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 # Share of the noise's standard deviation that is added to make what a trial is fitted to, see `_halves`.
 _THINNED: Final = 0.5
 # Trials end after this number in a row that are worse by more than this share of chance; else the stiffest is best.
-# With little noise chance is small. A trial is as good, too, whose pairs are off by so little that the end of a fit
-# makes up for it: what parts hold beyond need, no number asks for, and it spoils triples (chosen on one run each of
-# Adult and diamonds).
+# With little noise chance is small. Of a trial whose pairs are off by so little that the end of a fit makes up for it,
+# more is as good: what parts hold beyond need, no number asks for, and it spoils triples (chosen on one run each of
+# Adult, diamonds and fertility).
 _WORSE: Final = 2
 _ALIKE: Final = 0.5
-_NEAR: Final = 0.3 * FINE
+_NEAR, _NEAR_ALIKE = 0.3 * FINE, 2.5
 # Rows of which the effect of clipping is taken, those of a trial, and how often.
 _CLIPPED_ROWS, _TRIAL_ROWS, _CLIPPED_ROUNDS = 50_000, 10_000, 3
 # A pair of columns is met where chance alone would leave more in a case out of a thousand.
@@ -461,11 +461,14 @@ def fit_table(
 def _judged(fit: _Fit, seed: int, tell: Any) -> float:
     """Return the stiffness whose fit of one half of the noise is nearest to the other, or the stiffest as near."""
     fitted, judge = _halves(fit.released, seed)
-    found, near = list[float](), list[bool]()
+    # What each leaves, and the most of it that would be as good.
+    found, alike = list[float](), list[float]()
     # The judge's noise alone has that standard deviation: what differs by a part of it is as good.
-    chance = _ALIKE * math.sqrt(2 * judge.count)
+    chance = math.sqrt(2 * judge.count)
     for place, stiffness in enumerate(_STIFF):
-        if len(found) > _WORSE and min(found[-_WORSE:]) > min(found) + chance and not any(near[-_WORSE:]):
+        least = [left - more for left, more in zip(found, alike, strict=True)][-_WORSE:]
+        # A start's information fades over several trials: while they get better, the best is to come.
+        if len(found) > _WORSE and min(least) > min(found) and found[-1] > found[-2]:
             break
         if fit.clips and place:
             fit.take_clipping(seed + place, _TRIAL_ROWS)
@@ -474,11 +477,11 @@ def _judged(fit: _Fit, seed: int, tell: Any) -> float:
         numbers = fit.expected(weights, within)[0]
         beyond = [pair.beyond for pair in _pairs(fit, numbers, weights @ within, "", by_block=True)]
         found.append(judge.misfit(numbers)[0])
-        near.append(sum(beyond) <= _NEAR * len(beyond))
+        alike.append((_NEAR_ALIKE if sum(beyond) <= _NEAR * len(beyond) else _ALIKE) * chance)
     if not np.isfinite(found).all():
         raise InvalidInput("released moments", "numbers beyond any fit", "finite numbers")
-    tried = zip(_STIFF, found, near, strict=False)
-    return max(stiffness for stiffness, left, is_near in tried if is_near or left <= min(found) + chance)
+    tried = zip(_STIFF, found, alike, strict=False)
+    return max(stiffness for stiffness, left, more in tried if left - more <= min(found))
 
 
 def _halves(released: _Numbers, seed: int) -> tuple[_Numbers, _Numbers]:
