@@ -122,7 +122,7 @@ def test_no_record_and_no_sum_is_kept() -> None:
     make(1)
     assert {path.name for path in KEPT.iterdir()} == {"run.key", "run.json"}
     notes = json.loads((KEPT / "run.json").read_text())
-    assert set(notes) == {*series_file.Notes.__dataclass_fields__, "seal"} - {"persons"}
+    assert set(notes) == {*series_file.Notes.__dataclass_fields__, "seal"}
     assert set(notes["steps"][0]) == {"records", "fingerprint", "run", "certificate"}
 
 
@@ -576,9 +576,28 @@ def test_persons_are_named_alike_in_all_steps() -> None:
     for person in (["g", "f"], "f", "who", ["f", "g", "who"]):
         with refuses("person"):
             pm.series.step("two", frame(month), progress=False, person=person, **given)
-    numbers = {**visits(1, ("ann", "bob")), "who": np.array(["17", "17", "18.0", "18.0"])}
-    with refuses("person"):
-        pm.series.begin("numbers", frame(numbers), **GIVEN, **VISITS)
+    for odd in ("18.0", "+18", "1.8e+05"):
+        numbers = {**visits(1, ("ann", "bob")), "who": np.array(["17", "17", odd, odd])}
+        for person in ("who", ["who", "y"]):
+            with refuses("person"):
+                pm.series.begin("numbers", frame(numbers), **{**GIVEN, **VISITS, "person": person})
+
+
+def test_an_interrupted_first_step_may_name_persons_anew_until_it_is_bound() -> None:
+    month = visits(1, ("ann", "bob"))
+    month["Ärztin (é)"] = month["who"][::-1]
+    for stage, accepted in (("moments", False), ("features (identity)", True)):
+        folder = f"accepted {accepted}"
+        given = {**GIVEN, **VISITS, "progress": killed_at(stage)}
+        with pytest.raises(KeyboardInterrupt):
+            pm.series.begin(folder, frame(month), **given)
+        again = {**GIVEN, **VISITS, "person": "Ärztin (é)", "overwrite": True}
+        with nullcontext() if accepted else refuses("person"):
+            pm.series.begin(folder, frame(month), **again)
+        named = {} if not accepted else {"person": "Ärztin (é)"}
+        if not accepted:
+            pm.series.begin(folder, frame(month), **GIVEN, **VISITS, overwrite=True)
+        pm.series.step(folder, frame(visits(2, ("ann", "cy")) | {"Ärztin (é)": month["who"]}), **{**VISITS, **named})
 
 
 def test_a_ledger_refuses_other_persons_for_a_step_of_a_series_from_a_backup() -> None:

@@ -176,7 +176,7 @@ class Identities:
         return "<Identities>"
 
 
-_LIKE_WHOLE: Final = re.compile(r"[+-]?\d+\.0*")
+_LIKE_WHOLE: Final = re.compile(r"[+-]?\d+\.0*|\+\d+|\d+(\.\d+)?[eE]\+\d+")
 _BATCH: Final = 65_536
 # Integers below are exact as floats, which tables of numbers may hold them as.
 _EXACT: Final = 2**53
@@ -323,10 +323,12 @@ def _taken(
     # A key that is not asked for is never kept: the hashes reveal no identifier in any place.
     key, without = secrets.token_bytes(32) if known is None else known.key, []
     for place, cell in enumerate(cells):
-        text = _text(cell) if not isinstance(cell, tuple) else _text_of_all(cell)
-        if known is not None and _LIKE_WHOLE.fullmatch(text):
-            # Another step may have it without the zeros.
-            raise InvalidInput("person", WITHHELD, "whole numbers without .0, so that all steps have the same texts")
+        text = _text_of_all(_parts(cell))
+        if known is not None and any(
+            isinstance(one, str) and _LIKE_WHOLE.fullmatch(one.strip()) for one in _parts(cell)
+        ):
+            # Another step may have its digits alone.
+            raise InvalidInput("person", WITHHELD, "whole numbers by their digits alone, without .0, + and e+05")
         if text:
             # Half characters, too, which names of files hold for bytes that are no text, stay what they are.
             digest = hashlib.blake2b(text.encode(errors="surrogatepass"), key=key, digest_size=DIGEST).digest()
@@ -342,6 +344,10 @@ def _taken(
         if known is not None:
             known.met[digest] = None
     return without
+
+
+def _parts(cell: Any) -> tuple[Any, ...]:
+    return cell if isinstance(cell, tuple) else (cell,)
 
 
 def _text_of_all(cells: tuple[Any, ...]) -> str:

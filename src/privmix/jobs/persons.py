@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,12 +80,12 @@ class Persons:
         return bool(given)
 
     def named(self, column: str | Sequence[str] | None) -> str | None:
-        """Return what names the person of a record, in words; None where records are the units."""
-        if self.pattern is not None:
-            return f"pattern={self.pattern}"
-        if column is not None:
-            return f"column {', '.join([column] if isinstance(column, str) else column)}"
-        return "array" if self.array is not None else None if self.file is None else "file"
+        """Return the SHA-256 of what names the person of a record; None where records are the units."""
+        if not self.declared(column):
+            return None
+        columns = [column] if isinstance(column, str) else list(column or ())
+        told = [self.pattern, columns, self.file is not None]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
     def check(self, dataset: Dataset) -> None:
         """Raise where persons cannot be read; looks at headers and declarations alone."""

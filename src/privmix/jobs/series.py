@@ -91,9 +91,9 @@ class SeriesJob(ReleaseJob):
         if self.of_persons is (self.series.first.per_person is None):
             allowed = "left out" if self.of_persons else "given"
             raise InvalidInput("person", WITHHELD, f"{allowed} in every step, as at the start of the series")
-        if not self.series.is_idle and self.persons.named(self.declared.person) != notes.persons:
+        if notes.steps and self.persons.named(self.declared.person) != notes.steps[0].named:
             # Other columns, or these in another order, would make others of the same persons.
-            raise InvalidInput("person", WITHHELD, f"{notes.persons}, as at the start of the series")
+            raise InvalidInput("person", WITHHELD, "the same columns, or pattern, as at the start of the series")
 
     def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
         found = super().plan(progress, made)
@@ -146,7 +146,9 @@ class SeriesJob(ReleaseJob):
         step = self.series.made + 1
         known = Identities(self.series.key_for("persons"), step)
         found = self.persons.read(self.opened, known=known)
-        counted = self.series.admitted(step, list(known.met))
+        named = self.persons.named(self.declared.person)
+        assert named is not None
+        counted = self.series.admitted(step, list(known.met), named)
         return np.where(counted, np.cumsum(counted) - 1, NO_ONE)[found]
 
     def settled(self, planned: Planned, charged: Charge) -> Sequence[Charge]:
@@ -168,7 +170,6 @@ class SeriesJob(ReleaseJob):
                 extractor=planned.extractor.spec(),
                 input_shape=self.opened.schema.input_shape,
                 seed=self.seed,
-                persons=self.persons.named(self.declared.person),
             )
         return super().open_run(planned, in_ledger, given)
 
@@ -282,7 +283,8 @@ def state_of(folder: Path) -> SeriesState:
         plan = found.first
     if not isinstance(plan, SeriesPlan):
         raise InvalidInput("series", str(folder), "the folder of a series")
-    return SeriesState(plan, made, key, ReleaseRun.interrupted(place_of_step(folder, made + 1)) is not None)
+    interrupted = key and ReleaseRun.interrupted(place_of_step(folder, made + 1)) is not None
+    return SeriesState(plan, made, key, interrupted)
 
 
 def end(folder: Path) -> SeriesState:

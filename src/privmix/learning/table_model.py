@@ -477,7 +477,7 @@ def _judged(fit: _Fit, seed: int, tell: Any) -> float:
         numbers = fit.expected(weights, within)[0]
         beyond = [pair.beyond for pair in _pairs(fit, numbers, weights @ within, "", by_block=True)]
         found.append(judge.misfit(numbers)[0])
-        alike.append((_NEAR_ALIKE if sum(beyond) <= _NEAR * len(beyond) else _ALIKE) * chance)
+        alike.append((_NEAR_ALIKE if beyond and sum(beyond) <= _NEAR * len(beyond) else _ALIKE) * chance)
     if not np.isfinite(found).all():
         raise InvalidInput("released moments", "numbers beyond any fit", "finite numbers")
     tried = zip(_STIFF, found, alike, strict=False)

@@ -44,7 +44,7 @@ FIELD: Final = "series"
 _VERSION: Final = 1
 # Enough that another sampler, or another table of the same one, can't give the same.
 _PROBED: Final = 2**19
-_MOST_BYTES: Final = 2**34
+_MOST_BYTES, _MOST_KEY = 2**34, 2**10
 
 
 def _persons_file(step: int) -> str:
@@ -68,12 +68,14 @@ def private_place(folder: Path) -> Path:
 class StepNotes(Checked):
     """Notes on a step: public record count, keyed fingerprint, release id, SHA-256 of its certificate or None."""
 
-    # persons: SHA-256 of the file with the hashes of those that count, where persons are units.
+    # Where persons are units, SHA-256: persons, of the file with the hashes of those that count; named, of what names
+    # the person of a record, which is the same in all steps.
     records: PlainCount
     fingerprint: Digest
     run: Words
     certificate: Digest | None = None
     persons: Digest | None = used(None)
+    named: Digest | None = used(None)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Notes(Checked):
 
     # plan: of the first step; charge: finds the charge for all steps, None without a ledger; seed: of tests and
     # benchmarks. draws: a code of the key's draws, by which other samplers are recognised; steps: those with known
-    # records, in order. persons: what names the person of a record, in every step alike.
+    # records, in order.
 
     version: PlainCount
     id: str
@@ -93,7 +95,6 @@ class Notes(Checked):
     seed: int | None
     draws: str
     steps: tuple[StepNotes, ...] = ()
-    persons: str | None = used(None)
 
 
 class _Folder(RunFolder):
@@ -122,8 +123,9 @@ class Series:
     knows each step's records. Not visible: a folder from before a step, with neither a ledger nor that step's release.
     """
 
-    # SHA-256 of who counts in the step to be made.
+    # SHA-256 of who counts in the step to be made, and of what names them.
     _admitted: str | None = None
+    _named: str | None = None
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -132,12 +134,9 @@ class Series:
     @classmethod
     def find(cls, folder: Path) -> "Series | None":
         """Return the series of that folder, if it began and has not ended."""
-        if os.path.lexists(private_place(folder)):
-            with storage_errors(FIELD, "read", private_place(folder)), _Folder(folder) as held:
-                whole = held.has(KEY_FILE) and held.has(NOTES_FILE)
-            # A kill may leave a part of it, before anything was charged or after all of it ended.
-            if whole:
-                return cls(folder)
+        # A kill may leave a part of it, before anything was charged or after all of it ended.
+        if os.path.lexists(private_place(folder)) and not is_remnant(folder):
+            return cls(folder)
         if os.path.lexists(place_of_step(folder, 1)):
             raise InvalidInput(FIELD, str(folder), "a series with its key: this one has ended, or its key was moved")
         return None
@@ -151,7 +150,6 @@ class Series:
         extractor: Mapping[str, Any],
         input_shape: Sequence[int],
         seed: int | None,
-        persons: str | None = None,
     ) -> "Series":
         """Make the key and the notes of a new series, before it is charged."""
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
@@ -173,7 +171,6 @@ class Series:
                         None,
                         seed,
                         _draws(streams),
-                        persons=persons,
                     )
                     with _Folder(folder, create=True) as held:
                         held.save_key(streams)
@@ -230,8 +227,9 @@ class Series:
         finally:
             streams.destroy()
 
-    def admitted(self, step: int, persons: Sequence[bytes]) -> NDArray[np.bool_]:
+    def admitted(self, step: int, persons: Sequence[bytes], named: str) -> NDArray[np.bool_]:
         """Which persons of a step, by their hashes, count in it: those that counted in fewer than K steps before."""
+        # named: hash of what names them.
         most, place = self.first.steps_per_person, private_place(self.folder)
         assert most is not None
         own, before = pa.array(persons, pa.binary(DIGEST)), np.zeros(len(persons), np.int64)
@@ -251,11 +249,11 @@ class Series:
             counted = before < most
             content = b"".join(one for one, counts in zip(persons, counted.tolist(), strict=True) if counts)
             noted = steps[step - 1].persons if len(steps) >= step else None
-            self._admitted = hashlib.sha256(content).hexdigest()
-            if noted is None:
+            self._admitted, self._named = hashlib.sha256(content).hexdigest(), named
+            if noted in (None, self._admitted):
                 held.write(_persons_file(step), content)
                 held.sync()
-            elif noted != self._admitted:
+            else:
                 allowed = f"the persons that step {step} began with: its noise serves no others"
                 raise InvalidInput("person", WITHHELD, allowed)
         return counted
@@ -274,13 +272,13 @@ class Series:
             made = sum(one.certificate is not None for one in notes.steps)
             if step != made + 1:
                 raise InvalidInput("step", step, f"{made + 1}, the next of the series")
-            own = StepNotes(records, fingerprint, run, persons=self._admitted)
+            own = StepNotes(records, fingerprint, run, persons=self._admitted, named=self._named)
             if (own.persons is None) is not (self.first.steps_per_person is None):
                 raise RuntimeError("who counts in a step is stated before it is bound")
             if len(notes.steps) >= step:
                 kept = notes.steps[step - 1]
-                same = hmac.compare_digest(kept.fingerprint, fingerprint) and kept.persons == own.persons
-                if not same or kept.records != records:
+                same = (kept.persons, kept.named) == (own.persons, own.named)
+                if not same or not hmac.compare_digest(kept.fingerprint, fingerprint) or kept.records != records:
                     # The difference of two releases under one noise is free of noise.
                     allowed = f"the records that step {step} began with, unchanged: its noise serves no others"
                     raise InvalidInput("data", WITHHELD, allowed)
@@ -288,7 +286,8 @@ class Series:
             # Id and number make the hashes of equal records in two steps differ.
             # Persons are named, too: from an older copy, others could stand for those that counted.
             known = [
-                f"{notes.id} {number} {one.fingerprint}" + ("" if one.persons is None else f" {one.persons}")
+                f"{notes.id} {number} {one.fingerprint}"
+                + ("" if one.persons is None else f" {one.persons} {one.named}")
                 for number, one in enumerate(steps, start=1)
             ]
             # The ledger first: after a kill in between, only the same records can continue.
@@ -391,13 +390,10 @@ class SeriesStep:
 
 
 def is_remnant(folder: Path) -> bool:
-    """Whether a private folder has no key or no notes any more: a kill left it while the series ended."""
+    """Whether a private folder has no notes, or no key but zeros: a kill left it while its series began or ended."""
     with storage_errors(FIELD, "read", private_place(folder)), _Folder(folder) as held:
-        try:
-            held.load_key().destroy()
-        except (FileNotFoundError, InvalidInput):
-            return True
-        return not held.has(NOTES_FILE)
+        names = held.names()
+        return not {KEY_FILE, NOTES_FILE} <= names or not any(held.read(KEY_FILE, _MOST_KEY)[1:])
 
 
 def is_series(folder: Path) -> bool:
