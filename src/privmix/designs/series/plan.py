@@ -46,7 +46,7 @@ class SeriesPlan(MomentsPlan):
         * ``event`` is the Gaussian query at the joint multiplier, composed with the mean query, for every step.
 
     Attributes:
-        records: public figure for the number of records (persons, each in every step anew) of all steps so far.
+        records: public figure for the number of records (persons, once a step) of all steps so far.
         steps: T, the number of releases.
         counts: public figure for the number of records (persons) of each step so far, this one included.
         steps_per_person: K, the number of steps in which a person counts at most; None: records are the units.
