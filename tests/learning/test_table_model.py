@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privmix.learning.table_model import FINE, ColumnStates, TableModel, _Fit, _halves, draw, fit_table
+from privmix.learning.table_mixture import ColumnStates, Mixture, draw
+from privmix.learning.table_model import FINE, TableModel, _halves, fit_table
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import ClassSecondMoments, SecondMoments
 from tests.refusals import refuses
@@ -118,7 +119,7 @@ def test_halves_have_independent_noise_of_the_size_they_say() -> None:
     zero = SecondMoments(
         np.zeros((300, 300), np.float32), np.zeros((300, 2), np.float32), np.zeros(2, np.float32), 1000, 7.0, 7.0, 7.0
     )
-    released = _Fit(zero, 0.5, RecordTransform(1.0), big, 0.0, False, 0).released
+    released = Mixture(zero, 0.5, RecordTransform(1.0), big, 0.0, False, 0).released
     rng = np.random.default_rng(5)
     noise = np.tril(rng.normal(size=(300, 300)) * 7.0 / 1000 / 2**0.5, -1)
     noisy = replace(released, second=(noise + noise.T)[None].astype(np.float32))
@@ -149,7 +150,7 @@ def test_slopes_are_those_of_the_loss(centred: bool, by_class: bool) -> None:
         found = ClassSecondMoments(**vars(found), class_second=np.stack([half @ half.T, half + half.T]))
     centre = rng.random(width).astype(np.float32) / 5 if centred else None
     transform = RecordTransform(0.95, centre=centre, residual_clip_norm=0.6 if centred else None)
-    fit = _Fit(found, 0.5, transform, every, 0.1, True, 0)
+    fit = Mixture(found, 0.5, transform, every, 0.1, True, 0)
     for name, value in vars(fit).items():
         setattr(fit, name, in_float64(value))
     target = replace(fit.released, **{name: in_float64(getattr(fit.released, name)) for name in ("second", "cross")})

@@ -16,7 +16,8 @@ from privmix.features.tabular import Tabular
 from privmix.jobs.columns import NO_LABEL
 from privmix.jobs.planner import columns_of
 from privmix.jobs.private_tables import WRITERS, check_out, write_table
-from privmix.learning.table_model import FINE, LARGEST_TABLE, ColumnStates, PairFit, Reals, TableModel, fit_table
+from privmix.learning.table_mixture import ColumnStates, Reals
+from privmix.learning.table_model import FINE, LARGEST_TABLE, PairFit, TableModel, fit_table
 from privmix.planning.table import TableColumn, TableForecast, forecast_table, has_pairs, listed, untold_note
 from privmix.plans.plan import Plan
 from privmix.plans.registry import plan_from_dict
