@@ -324,9 +324,7 @@ def _taken(
     key, without = secrets.token_bytes(32) if known is None else known.key, []
     for place, cell in enumerate(cells):
         text = _text_of_all(_parts(cell))
-        if known is not None and any(
-            isinstance(one, str) and _LIKE_WHOLE.fullmatch(one.strip()) for one in _parts(cell)
-        ):
+        if known is not None and any(_LIKE_WHOLE.fullmatch(_text(one)) for one in _parts(cell)):
             # Another step may have its digits alone.
             raise InvalidInput("person", WITHHELD, "whole numbers by their digits alone, without .0, + and e+05")
         if text:
