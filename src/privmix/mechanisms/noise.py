@@ -127,10 +127,9 @@ class SquareRoot(Checked):
     """The square-root factorisation for T cumulative sums.
 
     Formal guarantees:
-        * ``sensitivity`` is an upper bound on the norm of the sum of any K columns of C = B^-1 A, B being the matrix of
-          float64 numbers that noise is really multiplied with;
-        * a unit that is new in at most K of the T sums moves C x by at most that times its bound in each of them,
-          whichever they are.
+        * ``sensitivity`` is an upper bound on the norm of the sum of any K columns of C = B^-1 A. B is the matrix of
+          float64 numbers that noise is really multiplied with.
+        * A unit that is new in at most K of the T sums moves C x by at most that, times its bound in each of them.
     """
 
     # T, and K: a record is new in one sum, and a person may be in several.
@@ -145,13 +144,13 @@ class SquareRoot(Checked):
     @property
     def sensitivity(self) -> float:
         """Largest norm of a sum of K columns of C, which is that of its first K, rounded up."""
-        # Coefficients of C are positive and fall. So the product of columns i < j, the sum of c_u c_(u+j-i) over u from
-        # 0 to T - j, falls in j and in j - i, and no K columns have larger products than the first K. Products are
-        # positive: what a unit adds to the K sums is longest where all of it points the same way.
+        # Coefficients of C are positive and fall. The product of columns i < j is the sum of c_u c_(u+j-i) over u from
+        # 0 to T - j. It falls in j and in j - i, so no K columns have larger products than the first K. Products are
+        # positive: all that a unit adds to the K sums is longest where it points the same way.
         # B', float64's B, has coefficients off by at most 2 k of themselves times 2^-53 < 2^-42. With F = B' - B, C' =
         # B'^-1 A = (I + B^-1 F)^-1 C. Coefficients of B^-1 are those of sqrt(1 - x), whose sizes sum to 2 at most;
         # those of B to at most 1 + 2 sqrt(T) < 2^6.01. So B^-1 F has an operator norm below 2^-34, and columns of C'
-        # are longer than those of C by less than a factor 1 / (1 - 2^-34), and so are sums of columns. The factor here,
+        # are longer than those of C by less than a factor 1 / (1 - 2^-34). So are sums of columns. The factor here,
         # 1 + 2^-30, covers that and the rounding of this very sum.
         return math.sqrt(math.fsum(value * value for value in self.moved)) * (1 + _ROUNDING)
 

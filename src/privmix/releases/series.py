@@ -68,8 +68,8 @@ def private_place(folder: Path) -> Path:
 class StepNotes(Checked):
     """Notes on a step: public record count, keyed fingerprint, release id, SHA-256 of its certificate or None."""
 
-    # Where persons are units, SHA-256: persons, of the file with the hashes of those that count; named, of what names
-    # the person of a record, which is the same in all steps.
+    # Both are SHA-256, where persons are units. persons: of the file with the hashes of those that count. named: of
+    # what names the person of a record, which is the same in all steps.
     records: PlainCount
     fingerprint: Digest
     run: Words
@@ -112,8 +112,8 @@ class Series:
           It is never drawn for others, also after a kill, a refusal or with another plan.
         * In order: a step goes on from the release of the step before, unchanged, and a step whose release is there is
           never made again.
-        * At most K steps of a person: :meth:`admitted` states who counts in a step by the hashes of earlier ones, and
-          notes their own before anything is drawn for it. They stay what they were, also after a kill.
+        * At most K steps of a person: :meth:`admitted` states who counts in a step by the hashes of earlier ones. It
+          notes their own before anything is drawn for the step. They stay what they were, also after a kill.
         * Same draws: a key whose streams draw other numbers than when the series began, as under another version of
           NumPy, is not used.
         * For the owner: the key is in the private folder alone, which no other user can enter; notes that were changed,
@@ -220,7 +220,7 @@ class Series:
         return streams
 
     def key_for(self, what: str) -> bytes:
-        """Key for the hashes of one kind, of records ("fingerprint") or "persons": they tell others nothing."""
+        """Key for the hashes of one kind, of records ("fingerprint") or "persons", which reveal nothing without it."""
         streams = self.streams()
         try:
             return streams.derive(f"series {what}").share()

@@ -41,8 +41,8 @@ class SeriesPlan(MomentsPlan):
 
     Formal guarantees:
         * every field is a public constant: no value depends on a private row;
-        * one record in one step, or one person in K of them, changes C x by at most :attr:`SquareRoot.sensitivity`
-          times what it may change a sum by, and to that the noise z of each part is scaled;
+        * one record in one step, or one person in K, changes C x by at most :attr:`SquareRoot.sensitivity` times its
+          bound in a sum: the noise z of each part is scaled to that;
         * ``event`` is the Gaussian query at the joint multiplier, composed with the mean query, for every step.
 
     Attributes:
