@@ -331,7 +331,7 @@ def number_run(dataset: str, method: str, epsilon: float, seed: int) -> dict[str
 
 
 def _rows_r2(named: Tabular, target: str, release: pm.Release, records: int, seed: int) -> float:
-    """What the release alone forecasts: R2 on half of the rows of a tree that is trained on the other half."""
+    """R2 that the release alone forecasts: of a tree that half of the rows train and the other half tests."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.metrics import r2_score
 

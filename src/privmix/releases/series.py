@@ -392,8 +392,14 @@ class SeriesStep:
 def is_remnant(folder: Path) -> bool:
     """Whether a private folder has no notes, or no key but zeros: a kill left it while its series began or ended."""
     with storage_errors(FIELD, "read", private_place(folder)), _Folder(folder) as held:
-        names = held.names()
-        return not {KEY_FILE, NOTES_FILE} <= names or not any(held.read(KEY_FILE, _MOST_KEY)[1:])
+        try:
+            # A whole key stays out of memory that is not overwritten.
+            held.load_key().destroy()
+        except FileNotFoundError:
+            return True
+        except InvalidInput:
+            return not any(held.read(KEY_FILE, _MOST_KEY)[1:])
+        return not held.has(NOTES_FILE)
 
 
 def is_series(folder: Path) -> bool:

@@ -236,9 +236,9 @@ noise goes with that of the other steps: do not average releases of one series.
         assert isinstance(plan, SeriesPlan)
         found = {"step": f"{plan.step} of {plan.steps}, which brings {plan.counts[-1]:,} {plan.counted}"}
         if plan.steps_per_person is not None:
-            dearer = (plan.factor.sensitivity / SquareRoot(plan.steps).sensitivity) ** 2
+            times = (plan.factor.sensitivity / SquareRoot(plan.steps).sensitivity) ** 2
             found["a person counts"] = (
-                f"in up to {plan.steps_per_person} steps, at {dearer:.2f} times the variance for one"
+                f"in up to {plan.steps_per_person} steps, at {times:.2f} times the variance for one"
             )
         noise = f"{plan.growth**2:.2f} times the variance of one release of all {plan.counted} at this price"
         return {**found, **super().shown(plan), "noise of this step": noise}
