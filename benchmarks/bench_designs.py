@@ -77,8 +77,8 @@ SCHEDULE: list[tuple[str, tuple[float, ...], tuple[str, ...], int]] = [
     ("adult", (1, 8), tuple(labels()), 5),
     ("adult-bins", (1, 8), ("moments",), 5),
     ("mnist", (1, 8), ("moments", "two-stage", "three-stage", "poisson"), 5),
-    ("mnist-700", (1, 8), ("moments", "two-stage", "three-stage", "poisson"), 5),
-    *((name, (1, 8), tuple(labels()), 5) for name in TABLES),
+    ("mnist-700", (1, 8), ("moments", "two-stage", "three-stage", "poisson"), 10),
+    *((name, (1, 8), tuple(labels()), 20) for name in TABLES),
 ]
 TRAINING = "DP-SGD, linear, defaults"
 

@@ -58,6 +58,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "gaussian-mixing": {"design": "gaussian-mixing"},
     "moments": {"design": "moments", "centre": "none"},
     "moments-centred": {"design": "moments"},
+    "moments-plain": {"design": "moments", "plain_labels": True},
     "moments-no-label": {"design": "moments", "centre": "none", "classes": ALL_RECORDS},
     "moments-no-label-centred": {"design": "moments", "classes": ALL_RECORDS},
     "class-moments": {"design": "class-moments", "centre": "none"},

@@ -22,6 +22,7 @@ EXTRA: list[dict[str, Any]] = [
     {"design": "hierarchical", "centre": "none", "expected_classes": 3.0},
     {"design": "fixed", "centre": "none"},
     {"design": "moments"},
+    {"design": "moments", "plain_labels": True},
     {"design": "moments", "centre": "none"},
     {"design": "moments-series", "steps": 3, "centre": "none"},
     *EMBEDDINGS,

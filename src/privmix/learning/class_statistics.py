@@ -250,16 +250,23 @@ def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatis
     counts = shares * moments.records
     second = moments.second.astype(np.float64) / moments.records
     means = (moments.cross / counts).T.astype(np.float64)
-    origin = np.zeros(moments.dim)
-    if release.transform.centre is None:
-        # If no mean was released the labels, then not centred, have it: X'Y 1 = X'1.
-        origin = shares @ means
+    origin, noise = np.zeros(moments.dim), np.square(moments.noise_std_cross / counts)[:, None]
+    if release.label_offset == 0:
+        # Labels as they are have the mean of all: X'Y 1 = X'1.
+        whole, classes = shares @ means, len(shares)
+        origin = whole
+        if release.transform.centre is not None:
+            # This is how far the released mean is off, plus noise, which James and Stein's factor takes out. The rest
+            # of it is noise of the classes' sums, in equal parts.
+            random = classes * (moments.noise_std_cross / moments.records) ** 2
+            origin = whole * max(0.0, 1 - random / max(float(np.square(whole).mean()), np.finfo(float).tiny))
+            noise = noise * (1 - 1 / classes)
         second -= np.outer(origin, origin)
-        means = means - origin
+        means = means - origin - (whole - origin) / (classes * shares[:, None])
     values, basis = eigh_lower(np.asarray(second, dtype=np.float32, order="F"))
     deviation = moments.noise_std_second / math.sqrt(2) / moments.records
     known = known_variance(values.astype(np.float64), AdditiveNoise(moments.dim, deviation))
-    noise = np.square(moments.noise_std_cross / counts)[:, None] + known.variance / counts[:, None]
+    noise = noise + known.variance / counts[:, None]
     return ClassStatistics(basis, known, means @ basis, noise, shares, origin, doubt=doubt)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from privmix.errors import InvalidInput
-from privmix.fields import Fraction, Share
+from privmix.fields import Fraction, Share, used
 from privmix.options import described, option
 from privmix.plans.design import BOTH
 from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
@@ -42,6 +42,9 @@ class MomentsPlan(SumPlan):
 
     Records without a label are of one class. Then X'X is all that is released: both shares are 0 and s_xx is s.
 
+    With ``plain_labels`` nothing is subtracted from labels. The columns of X'Y then add up to X'1, which shows how far
+    the released mean is off: with few records that is farther than classes lie apart.
+
     Formal guarantees:
         * every field is a public constant: no value depends on a private row;
         * one record changes X'X by at most C^2 (Frobenius), X'Y by at most C B and Y'1 by at most B, to which the
@@ -56,6 +59,7 @@ class MomentsPlan(SumPlan):
 
     label_share: Fraction
     count_share: Fraction
+    plain_labels: bool = used(False)
 
     made_by: ClassVar[str] = MOMENTS
     needs_labels: ClassVar[bool] = False
@@ -70,6 +74,10 @@ class MomentsPlan(SumPlan):
         if self.dim > LARGEST_DIM:
             allowed = f"at most {LARGEST_DIM} features for design {MOMENTS}: `project` makes fewer of them"
             raise InvalidInput("dim", self.dim, allowed)
+
+    @property
+    def label_offset(self) -> float:
+        return 0.0 if self.plain_labels else super().label_offset
 
     @property
     def second_noise_multiplier(self) -> float:
@@ -155,6 +163,7 @@ class Moments(SumDesign[MomentsPlan]):
 
     label_share: Share = option(0.5, "Share of the budget for X'Y (the rest: X'X).")
     count_share: Share = option(0.002, "Share of the budget for label sums.")
+    plain_labels: bool = option(False, "Subtract nothing from labels: for few records, but not for rows of a table.")
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> MomentsPlan:
         return self.plan_type(**self.constants(setting, noise_multiplier, centre_noise_multiplier))
@@ -164,9 +173,9 @@ class Moments(SumDesign[MomentsPlan]):
     ) -> dict[str, Any]:
         label_share, count_share = float(self.label_share), float(self.count_share)
         if len(setting.classes) == 1:
-            if (label_share, count_share) != (type(self).label_share, type(self).count_share):
+            if self != type(self)():
                 allowed = "no value without a label: X'X has the whole budget"
-                raise InvalidInput("label_share, count_share", (label_share, count_share), allowed)
+                raise InvalidInput("label_share, count_share, plain_labels", self.settings(), allowed)
             label_share = count_share = 0.0
         # Between X'X and X'Y, the lesser share has more noise, which limits how fine their grid can be.
         least = min(1 - label_share, label_share or 1) * (1 - count_share)
@@ -177,18 +186,20 @@ class Moments(SumDesign[MomentsPlan]):
             "lattice_bits": lattice_bits(setting, noise_multiplier, least),
             "label_share": label_share,
             "count_share": count_share,
+            "plain_labels": self.plain_labels,
             **setting.shared(centre_noise_multiplier),
         }
 
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Moments]]:
-        return [] if setting.dim > LARGEST_DIM else [(cls.name, cls())]
+        return [] if setting.dim > LARGEST_DIM else [(cls.name, cls(plain_labels=True))]
 
     def ranges(self) -> Mapping[str, Sequence[float]]:
         return {"label_share": _LABEL_SHARES, "count_share": _COUNT_SHARES}
 
     def settings(self) -> dict[str, Any]:
-        return {"design": self.name, "label_share": self.label_share, "count_share": self.count_share}
+        plain = {"plain_labels": True} if self.plain_labels else {}
+        return {"design": self.name, "label_share": self.label_share, "count_share": self.count_share, **plain}
 
     @classmethod
     def mechanism(cls, plan: MomentsPlan, multiplier: str) -> str:
@@ -230,10 +241,11 @@ Gaussian mixture that has these moments, for classifiers that want rows.
 
     @classmethod
     def forecast(cls, plan: MomentsPlan, assumed: AssumedRecords) -> MomentForecast:
-        axes = assumed.noise
+        # Class sums that add up to nothing have as much less noise as labels that do.
+        axes, label = assumed.noise, math.sqrt(1 - 1 / plan.num_classes) if plan.plain_labels else plan.label_norm
         return MomentForecast(
             axes * plan.second_noise_multiplier / math.sqrt(2),
-            axes * plan.label_norm * plan.cross_noise_multiplier,
+            axes * label * plan.cross_noise_multiplier,
             counts=plan.noise_std["counts"],
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final
 
 from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, SAMPLED_ROWS, Moments, MomentsPlan, lattice_bits
@@ -24,18 +24,6 @@ _WEIGHT_STEP: Final = 2.0**-20
 # Shares that the planner tries.
 _LABEL_SHARES: Final = (0.5, 0.9)
 _COUNT_SHARES: Final = (0.01, 0.002)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FirstStage(MomentsPlan):
-    """The first of two stages: moments, with labels as they are."""
-
-    # Subtracting 1/K from labels, as moments alone do, takes the sum of all records off each class's sum. No other
-    # number shows that sum: a class's mean is then off by as much as clipped residuals do not add up to 0.
-
-    @property
-    def label_offset(self) -> float:
-        return 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,18 +79,19 @@ class TwoStagePlan(SumPlan):
         return 0.0
 
     @property
-    def first(self) -> FirstStage:
+    def first(self) -> MomentsPlan:
         """The first stage, mean included, as a plan of its own."""
         own = {
             "design": MOMENTS,
             "noise_multiplier": self.first_noise_multiplier,
             "label_share": self.first_label_share,
             "count_share": self.first_count_share,
+            "plain_labels": True,
             # The target is that of all queries.
             "epsilon": None,
             "delta": None,
         }
-        return FirstStage(**{**{one.name: getattr(self, one.name) for one in fields(SumPlan)}, **own})
+        return MomentsPlan(**{**{one.name: getattr(self, one.name) for one in fields(SumPlan)}, **own})
 
     @property
     def queries(self) -> tuple[float, ...]:
@@ -291,5 +280,6 @@ Gaussian mixture that has the first stage's moments, for classifiers that want r
 
     @classmethod
     def forecast(cls, plan: TwoStagePlan, assumed: AssumedRecords) -> MomentForecast:
-        # Forecast of the first stage; the learner knows what the second one adds.
-        return Moments.forecast(plan.first, assumed)
+        # Forecast of the first stage; the learner knows what the second one adds. Maps are of each class's sum alone.
+        found = Moments.forecast(plan.first, assumed)
+        return replace(found, cross=found.cross / math.sqrt(1 - 1 / plan.num_classes))
