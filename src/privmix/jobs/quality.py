@@ -254,7 +254,7 @@ class TableQuality:
     # `one_way`, `two_way`, `three_way`: (mean, largest) total variation over columns, pairs, triples (of more than
     # 200 a random choice). `association`: mean absolute difference of Cramer's V over pairs. `tree`: trained on the
     # rows, tested on real records; `real_tree`: trained on one half of the real ones, tested on the other, and vice
-    # versa; `forecast`: the same of rows alone. Without a target there are no trees.
+    # versa. `forecast` is that of rows instead. Without a target there are no trees.
     one_way: tuple[float, float]
     two_way: tuple[float, float]
     three_way: tuple[float, float]
