@@ -42,9 +42,14 @@ def test_a_number_is_predicted_by_rows_where_it_depends_on_others(release: pm.Re
     assert 0.85 < wage["rows"]["r2"] < 0.97
     assert wage["rows"]["mean_rmse"] == pytest.approx(truth.std())
     assert wage["rows"]["rmse"] == pytest.approx(truth.std() * np.sqrt(1 - wage["rows"]["r2"]))
+    # A forecast takes the rows alone: other records change nothing.
+    other = pm.evaluate_table(release, real[:500], label=None, target="wage").quality.to_dict()["trees"]
+    assert other["forecast"] == wage["forecast"]
+    assert wage["forecast"]["r2"] == pytest.approx(wage["rows"]["r2"], abs=0.1)
     luck = pm.evaluate_table(release, real, label=None, target="luck").quality.to_dict()["trees"]
     assert luck["rows"]["r2"] < 0.1
     assert luck["real"]["r2"] < 0.1
+    assert luck["forecast"]["r2"] < 0.1
 
 
 def test_records_without_the_number_are_left_out(release: pm.Release) -> None:

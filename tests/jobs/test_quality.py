@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from scipy.special import softmax
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, roc_auc_score
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, r2_score, roc_auc_score
 
-from privmix.jobs.quality import Quality, Reliability
+from privmix.jobs.quality import Quality, Reliability, table_quality
 
 
 def test_figures_are_scikit_learns() -> None:
@@ -69,3 +70,13 @@ def test_probabilities_worse_than_the_shares_are_named() -> None:
     assert found.log_loss > 2
     assert found.warnings[-1].startswith("its probabilities are worse than the classes' shares: log loss 2.3")
     assert Quality.of(sure, labels, ("no", "yes")).log_loss is None
+
+
+def test_a_sum_of_effects_in_noise_is_predicted_better_than_by_a_tree() -> None:
+    rng = np.random.default_rng(0)
+    rows, real = (rng.integers(0, 4, (800, 6)) for _ in range(2))
+    numbers = [part @ np.arange(6.0) + rng.normal(0, 20, 800) for part in (rows, real)]
+    found = table_quality(rows, real, [4] * 6, list("abcdef"), target=0, numbers=numbers).tree
+    tree = HistGradientBoostingRegressor(random_state=0).fit(rows[:, 1:], numbers[0])
+    assert found is not None
+    assert vars(found)["r2"] > r2_score(numbers[1], tree.predict(real[:, 1:])) + 0.03

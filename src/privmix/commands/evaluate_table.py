@@ -53,13 +53,15 @@ class TableEvaluation(Shown):
         names = {"one column": found.one_way, "two columns": found.two_way, "three columns": found.three_way}
         distances = {f"total variation, {way}": f"{mean:.4f} (most {most:.4f})" for way, (mean, most) in names.items()}
         real, of = found.real_tree, "" if self.target is None else f" for {self.target}"
+        name = "tree" if found.tree is None else found.tree.learner
         return f"Table of {len(self.rows):,} rows compared with {self.records:,} real records", {
             **({"WARNING": "; ".join(self.rows.cautions)} if self.rows.cautions else {}),
             **distances,
             "furthest off": " x ".join(found.worst_pair),
             "Cramer's V, mean error": f"{found.association:.4f}",
-            f"tree trained on the rows{of}": NO_TREE if found.tree is None else found.tree.shown(),
-            **({} if real is None else {"tree trained on real records": real.shown()}),
+            **({"tree": NO_TREE} if found.tree is None else {f"{name} trained on the rows{of}": found.tree.shown()}),
+            **({} if real is None else {f"{name} trained on real records": real.shown()}),
+            **({} if found.forecast is None else {"forecast by the rows alone": found.forecast.shown()}),
             **({} if self.attacks is None else self.attacks.shown()),
             "note": STATEMENT,
         }
@@ -76,10 +78,10 @@ class TableEvaluation(Shown):
 class EvaluateTable(TableColumns, Command[TableEvaluation]):
     """Compare rows sampled from a release with real records.
 
-    Reports the total variation of one, two and three columns, and a tree trained on the rows and tested on the
-    records. The tree predicts the label or `target`: a state with its accuracy, a number with R2 and RMSE. With a
-    control it attacks the rows: singling out, linking, inference and membership. No guarantee covers these figures:
-    keep them private.
+    Reports the total variation of one, two and three columns. A tree trained on the rows predicts the records' label
+    or `target`, and its accuracy is reported. A number is predicted by the mean of ridge regression and a tree, with R2
+    and RMSE. A forecast of the same takes the rows alone. With a control it attacks the rows: singling out, linking,
+    inference and membership. No guarantee covers these figures: keep them private.
 
     Raises:
         InvalidInput: the release is of no table or has no second moments, or the records have other columns or classes.
@@ -100,7 +102,7 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
     split: str | None = option(None, "Split of the records. Default: train, or all data in memory.")
     person: str | None = field(default=None, init=False)
     control: Any = option(None, "Records that are not in the release, for attacks.", in_python="Also frames.")
-    target: str | None = option(None, "Column that trees predict, a number or a state. Default: the label.")
+    target: str | None = option(None, "Column to predict, a number or a state. Default: the label.")
     records: int | None = option(None, "Number of rows to sample. Default: the release's record count.")
     seed: int = option(0, "Seed of the rows.")
 
