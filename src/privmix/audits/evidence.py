@@ -1,8 +1,8 @@
 """Tests of a release's noise from its numbers, in one pass. Proofs: :mod:`privmix.audits.noise_tests`.
 
 Tests against the certified noise: columns, rows, a whole part, sums over classes and directions of least variation.
-One-hot labels sum to a public constant, so that with centring only noise is left. Other tests: values on the public
-grid; no equal rows; public labels as they must be.
+Centred one-hot labels sum to a public constant: only noise is left. Other tests: values on the public grid; no equal
+rows; public labels as they must be.
 
 Not visible: noise too small by less than the data add; another shape; noise known to an attacker; rows made otherwise
 but as noisy.

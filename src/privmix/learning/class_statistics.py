@@ -247,26 +247,33 @@ def class_statistics(release: ReleasedDataset) -> ClassStatistics | ClassSums:
 def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatistics:
     moments.check_finite()
     shares, doubt = moments.known_shares(release.label_offset)
-    counts = shares * moments.records
     second = moments.second.astype(np.float64) / moments.records
-    means = (moments.cross / counts).T.astype(np.float64)
-    origin, noise = np.zeros(moments.dim), np.square(moments.noise_std_cross / counts)[:, None]
+    # Sums of classes over n.
+    sums, random = moments.cross.T.astype(float) / moments.records, (moments.noise_std_cross / moments.records) ** 2
+    origin, noise = np.zeros(moments.dim), random / np.square(shares)
     if release.label_offset == 0:
         # Labels as they are have the mean of all: X'Y 1 = X'1.
-        whole, classes = shares @ means, len(shares)
+        whole, classes = sums.sum(axis=0), len(shares)
         origin = whole
         if release.transform.centre is not None:
             # This is how far the released mean is off, plus noise, which James and Stein's factor takes out. The rest
-            # of it is noise of the classes' sums, in equal parts.
-            random = classes * (moments.noise_std_cross / moments.records) ** 2
-            origin = whole * max(0.0, 1 - random / max(float(np.square(whole).mean()), np.finfo(float).tiny))
-            noise = noise * (1 - 1 / classes)
+            # of it is noise of the sums, in equal parts.
+            factor = max(0.0, 1 - classes * random / max(float(np.square(whole).mean()), np.finfo(float).tiny))
+            origin, sums = factor * whole, sums - (1 - factor) * whole / classes
+            # A share that is off leaves some of the mean in its class's sum: by how much shows how far it is off.
+            scatter = max(float(np.trace(second) - origin @ origin), 0.0) / moments.dim
+            unsure, spread = doubt * np.square(shares), random + np.square(shares) * scatter
+            told = unsure / np.maximum(unsure * (origin @ origin) + spread, np.finfo(float).tiny)
+            shares = np.maximum(shares + told * ((sums - np.outer(shares, origin)) @ origin), _FEWEST / classes)
+            shares, doubt = shares / shares.sum(), told * spread / np.square(shares)
+            taken = factor + (1 - factor) / (classes * shares)
+            noise = random * (np.square(1 / shares - taken) + (classes - 1) * np.square(taken))
         second -= np.outer(origin, origin)
-        means = means - origin - (whole - origin) / (classes * shares[:, None])
+    means, counts = sums / shares[:, None] - origin, shares * moments.records
     values, basis = eigh_lower(np.asarray(second, dtype=np.float32, order="F"))
     deviation = moments.noise_std_second / math.sqrt(2) / moments.records
     known = known_variance(values.astype(np.float64), AdditiveNoise(moments.dim, deviation))
-    noise = noise + known.variance / counts[:, None]
+    noise = noise[:, None] + known.variance / counts[:, None]
     return ClassStatistics(basis, known, means @ basis, noise, shares, origin, doubt=doubt)
 
 

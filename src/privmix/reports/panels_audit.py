@@ -48,9 +48,11 @@ class AuditPanel(Panel):
             )
             parts.append(blocks.Callout("danger", f"The claim{stated} is refuted", text))
         told = "" if confidence is None else f"at {100 * confidence:g}% confidence"
+        delta, least = content.number("delta"), "–" if proven is None else f"ε ≥ {rounded_down(proven)}"
+        at = "" if delta is None else f"at δ = {power_of_ten(delta)}"
         numbers = [
-            blocks.NumberBlock("proven by attack", _at_least(proven), told, "bad" if violated else "good"),
-            blocks.NumberBlock("claimed", _at_most(claimed), _at(content.number("delta"))),
+            blocks.NumberBlock("proven by attack", least, told, "bad" if violated else "good"),
+            blocks.NumberBlock("claimed", _at_most(claimed), at),
             *_priced(content.number("priced_epsilon"), claimed),
         ]
         if published is not None:
@@ -149,10 +151,6 @@ def by_curve(content: RecordFields) -> str:
     return " Its errors are below the claimed trade-off curve."
 
 
-def _at_least(proven: float | None) -> str:
-    return "–" if proven is None else f"ε ≥ {rounded_down(proven)}"
-
-
 def _at_most(claimed: float | None) -> str:
     return "–" if claimed is None else f"ε ≤ {rounded_up(claimed)}"
 
@@ -163,10 +161,6 @@ def _priced(priced: float | None, claimed: float | None) -> list[blocks.NumberBl
     if priced is None or (claimed is not None and priced <= claimed * 1.01):
         return []
     return [blocks.NumberBlock("priced here", _at_most(priced), "upper bound for the run")]
-
-
-def _at(delta: float | None) -> str:
-    return "" if delta is None else f"at δ = {power_of_ten(delta)}"
 
 
 def _audit_tables(content: RecordFields) -> list[blocks.Block]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from privmix.errors import InvalidInput
-from privmix.fields import Fraction, Share, used
+from privmix.fields import Fraction, Share, Switch, used
 from privmix.options import described, option
 from privmix.plans.design import BOTH
 from privmix.plans.parts import Part, ReleasedArray, SumDesign, SumPlan
@@ -59,7 +59,7 @@ class MomentsPlan(SumPlan):
 
     label_share: Fraction
     count_share: Fraction
-    plain_labels: bool = used(False)
+    plain_labels: Switch = used(False)
 
     made_by: ClassVar[str] = MOMENTS
     needs_labels: ClassVar[bool] = False
@@ -163,7 +163,7 @@ class Moments(SumDesign[MomentsPlan]):
 
     label_share: Share = option(0.5, "Share of the budget for X'Y (the rest: X'X).")
     count_share: Share = option(0.002, "Share of the budget for label sums.")
-    plain_labels: bool = option(False, "Subtract nothing from labels: for few records, but not for rows of a table.")
+    plain_labels: Switch = option(False, "Release labels as they are: better with few records, worse for table rows.")
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> MomentsPlan:
         return self.plan_type(**self.constants(setting, noise_multiplier, centre_noise_multiplier))
