@@ -219,8 +219,8 @@ class Moments(SumDesign[MomentsPlan]):
 The {plan.rows} rows (column `x`, {plan.dim} float32; `y` is a constant) are no records and no averages of them: they
 are samples of a Gaussian that has these moments.
 """
-        return f"""`moments.safetensors` holds the released second moments of all records' `{extractor}` features X and one-hot labels
-minus {plan.label_offset:.6g}, Y:
+        less = "" if plan.plain_labels else f"\nminus {plan.label_offset:.6g}"
+        return f"""`moments.safetensors` holds the released second moments of all records' `{extractor}` features X and one-hot labels{less}, Y:
 
 {cls.table(plan.arrays)}
 
