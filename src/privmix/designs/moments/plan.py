@@ -43,7 +43,7 @@ class MomentsPlan(SumPlan):
     Records without a label are of one class. Then X'X is all that is released: both shares are 0 and s_xx is s.
 
     With ``plain_labels`` nothing is subtracted from labels. The columns of X'Y then add up to X'1, which shows how far
-    the released mean is off: with few records that is farther than classes lie apart.
+    the released mean is off: with few records that may be farther than classes lie apart.
 
     Formal guarantees:
         * every field is a public constant: no value depends on a private row;
