@@ -21,7 +21,7 @@ LEFT_OUT: dict[str, str] = {
     "check_supervised_y_2d": _SILENT,
     "check_estimators_empty_data_messages": "records without features are refused in privmix's own words",
 }
-# What fails now and then.
+# Checks that fail now and then.
 BY_CHANCE = {
     "check_classifier_data_not_an_array": _ANEW,
     "check_fit_idempotent": _ANEW,

@@ -241,7 +241,7 @@ Gaussian mixture that has these moments, for classifiers that want rows.
 
     @classmethod
     def forecast(cls, plan: MomentsPlan, assumed: AssumedRecords) -> MomentForecast:
-        # Class sums that add up to nothing have as much less noise as labels that do.
+        # The learner makes class sums add up to nothing: their noise is then that of centred labels.
         axes, label = assumed.noise, math.sqrt(1 - 1 / plan.num_classes) if plan.plain_labels else plan.label_norm
         return MomentForecast(
             axes * plan.second_noise_multiplier / math.sqrt(2),

@@ -280,6 +280,6 @@ Gaussian mixture that has the first stage's moments, for classifiers that want r
 
     @classmethod
     def forecast(cls, plan: TwoStagePlan, assumed: AssumedRecords) -> MomentForecast:
-        # Forecast of the first stage; the learner knows what the second one adds. Maps are of each class's sum alone.
+        # Forecast of the first stage; the learner knows what the second one adds. The map takes class sums as they are.
         found = Moments.forecast(plan.first, assumed)
         return replace(found, cross=found.cross / math.sqrt(1 - 1 / plan.num_classes))
