@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.learning.rows import CentredRows
-from privmix.learning.spectrum import AdditiveNoise, KnownVariance, SamplingNoise, known_variance
+from privmix.learning.spectrum import AdditiveNoise, KnownVariance, SamplingNoise, known_variance, with_trace
 from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import SecondMoments, eigh_lower
 
@@ -76,7 +76,7 @@ def measured_twice(means: Reals, noise: float, points: Reals) -> tuple[float, Re
 
 
 # Canonical correlations, squared, are kept below this: the scatter within classes is never nothing.
-_CLOSEST: Final = 0.99
+_CLOSEST: Final = 0.9
 # Shares of the variance between classes that are weighed against each other.
 _SHARES: Final = np.geomspace(1e-6, 1.0, 56)
 # Powers of the variance that class means spread by, likewise: from nearly as wide in every direction to the widest few.
@@ -273,6 +273,10 @@ def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatis
     values, basis = eigh_lower(np.asarray(second, dtype=np.float32, order="F"))
     deviation = moments.noise_std_second / math.sqrt(2) / moments.records
     known = known_variance(values.astype(np.float64), AdditiveNoise(moments.dim, deviation))
+    # At least as far as classes lie apart without noise, less its standard deviation, records do.
+    apart = (1 - np.minimum(doubt, 1)) * np.square(means).sum(axis=1) - moments.dim * noise
+    least = float(shares @ apart) - float(np.linalg.norm(shares * noise)) * math.sqrt(2 * moments.dim)
+    known = with_trace(known, float(np.trace(second)), deviation * math.sqrt(2 * moments.dim), max(least, 0.0))
     noise = noise[:, None] + known.variance / counts[:, None]
     return ClassStatistics(basis, known, means @ basis, noise, shares, origin, doubt=doubt)
 

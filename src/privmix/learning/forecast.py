@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privmix.learning.class_statistics import ClassStatistics, ClassSums
 from privmix.learning.data_model import DataModel
-from privmix.learning.spectrum import COARSE, AdditiveNoise, KnownVariance, known_variance
+from privmix.learning.spectrum import COARSE, AdditiveNoise, KnownVariance, known_variance, with_trace
 from privmix.plans.plan import Plan
 from privmix.plans.registry import made_by
 from privmix.plans.setting import MomentForecast
@@ -102,6 +102,7 @@ def drawn_statistics(plan: Plan, model: DataModel, seed: int, *, found: bool = F
     if found and drawn.noise.second is not None:
         law = AdditiveNoise(len(values), float(drawn.noise.second.mean()) / plan.records / drawn.noise.amplified)
         known = known_variance(values, law, fineness=COARSE)
+        known = with_trace(known, float(values.sum()), law.deviation * math.sqrt(2 * len(values)))
     else:
         turned = drawn.covariance @ basis
         floor = 1e-5 * float(np.trace(drawn.covariance)) / len(basis)
