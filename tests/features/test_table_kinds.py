@@ -73,8 +73,8 @@ CELLS = st.one_of(
 )
 
 
-def column(entry: dict[str, Any]) -> Tabular:
-    return Tabular({"c": entry})
+def column(entry: dict[str, Any], middle: bool = False) -> Tabular:
+    return Tabular({"c": entry}, middle=middle)
 
 
 def one(entry: dict[str, Any], cell: Any) -> list[float]:
@@ -91,7 +91,7 @@ def test_old_specifications_make_the_very_bits_that_they_made() -> None:
         [1.0, 1e9, -5.0, None, "?", ""],
         ["", "17.5", "12", " ", "", "4"],
     ]
-    extractor = Tabular({**SPEC, "age": {"bins": [20, 30.5], "missing": 99}})
+    extractor = Tabular({**SPEC, "age": {"bins": [20, 30.5], "missing": 99}}, middle=False)
     assert extractor.fingerprint() == "29b0905f8c707f5c065b48573740e1935e99e3c40344184bd3a8effddfdec4bb"
     features = hashlib.sha256(extractor.transform(np.array(cells, dtype=object)[:, 1:]).tobytes()).hexdigest()
     assert features == "bc901bdddae2bf4115d097daaaa0e470659400c8c12894821da96599bf3577e1"
@@ -105,14 +105,14 @@ def test_old_specifications_make_the_very_bits_that_they_made() -> None:
             if "bins" in one:
                 one.pop("range", None)
                 one.pop("integer", None)
-        assert Tabular(said).fingerprint() == fingerprint
+        assert Tabular(said, middle=False).fingerprint() == fingerprint
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=json.dumps)
 @settings(max_examples=30)
 @given(cells=st.lists(CELLS, max_size=6))
 def test_every_kind_keeps_its_promises(entry: dict[str, Any], cells: list[Any]) -> None:
-    extractor = column(entry)
+    extractor, old = column(entry, middle=True), column(entry)
     check_spec(json.loads(json.dumps(extractor.spec())))
     names = stated_names(extractor.spec(), extractor.output_dim((1,)))
     assert len(names) == len(set(names)) == extractor.output_dim((1,))
@@ -124,11 +124,17 @@ def test_every_kind_keeps_its_promises(entry: dict[str, Any], cells: list[Any]) 
     features = extractor.transform(kept)
     assert features.shape == (len(kept), len(names))
     assert np.isfinite(features).all()
-    assert (features >= 0).all()
+    # Numbers are counted from the middle of [0, 1]; without a value they are 0.
+    before = old.transform(kept)
+    assert (before >= 0).all()
+    if extractor.kinds["c"].is_number:
+        before[:, 0] = np.where(before[:, 1:].any(axis=1), 0, 2 * before[:, 0] - 1)
+    np.testing.assert_allclose(features, before, atol=1e-6)
     # Norm, and one row a record whatever stands beside it.
     assert all(np.linalg.norm(features.astype(float), axis=1) <= 1 + 1e-6)
     assert all(np.array_equal(extractor.transform(kept[[row]])[0], features[row]) for row in range(len(kept)))
     assert np.array_equal(from_spec(extractor.spec()).transform(kept), features)
+    assert np.array_equal(from_spec(old.spec()).transform(kept), old.transform(kept))
     for row in refused:
         with refuses("column c"):
             extractor.transform(table[[row]])

@@ -61,17 +61,21 @@ class Usual:
     own_shapes: float = 0.0
     gathering: float = 0.0
     fine_shapes: float = 0.0
+    number_shapes: float = 0.0
     between: float | None = None
+    residual: float = 0.55
 
     def of(self, classes: int) -> dict[str, float | None]:
         """Arguments of :meth:`privmix.learning.data_model.DataModel.declared` for this number of classes."""
         # With fewer classes, features lie more along the widest axes (`gathering`). `fine_shapes` is added where
         # classes are as many as it was measured on, 26 or more. `between` is the variance share between classes, stable
-        # from ten classes on.
+        # from ten classes on. `number_shapes` is what scatters of very many classes tell; those of two tell nothing.
         return {
             "spectrum_decay": self.spectrum_decay,
             "concentration": self.concentration + self.gathering * math.log(_MANY / classes),
-            "own_shapes": self.own_shapes + (self.fine_shapes if classes >= _MANY else 0.0),
+            "own_shapes": self.own_shapes
+            + (self.fine_shapes if classes >= _MANY else 0.0)
+            + self.number_shapes * (1 - 2 / classes),
             "between_share": None if self.between is None else min(self.between, 1 - classes**-0.25),
         }
 
@@ -101,7 +105,7 @@ class Extractor(ABC):
     step: ClassVar[int] = 2048
     digest_names: ClassVar[tuple[str, ...]] = ()
     most_text: ClassVar[int] = 2048
-    usual: ClassVar[Usual] = Usual()
+    usual: Usual = Usual()
     decoder: int = DECODER
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

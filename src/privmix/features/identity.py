@@ -73,7 +73,7 @@ class Pixels(Extractor):
     name: ClassVar[str] = "pixels"
     # Rendered characters have 1.2 to 1.4. With that, stages would be taken for photographs, which do not repay them:
     # settled with a look at what CIFAR-10 reaches.
-    usual: ClassVar[Usual] = Usual(concentration=2.0)
+    usual: Usual = Usual(concentration=2.0)
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         return math.prod(input_shape)

@@ -51,7 +51,7 @@ class Scattering(Extractor):
 
     name: ClassVar[str] = "scattering"
     # Rendered digits and letters of 28 x 28 pixels; shapes by the letters, as digits leave next to no errors to mend.
-    usual: ClassVar[Usual] = Usual(concentration=1.05, own_shapes=0.005, between=0.28)
+    usual: Usual = Usual(concentration=1.05, own_shapes=0.005, between=0.28)
 
     def __init__(self, *, ycbcr: bool = False, mirror: bool = False) -> None:
         self.ycbcr: Final = bool(ycbcr)

@@ -105,6 +105,10 @@ class Dates(SingleKind):
             found += one_hot or [column]
         return [*found, *self.missing.names(column)]
 
+    @property
+    def is_number(self) -> bool:
+        return self.parts == ("days",)
+
     def value(self, cell: Any) -> date | None:
         """Return the day; with its hour, if that is a part."""
         found = self.pattern.fullmatch(token_of(cell).strip())

@@ -55,6 +55,10 @@ class Numeric(NumberKind):
         missing = Missing.read(entry, field, lambda said: check_number(field, said))
         return cls(low, high, log, missing, _whole(entry, field, (low, high)), _mark(entry, field))
 
+    @property
+    def is_number(self) -> bool:
+        return True
+
     def cut(self, value: float) -> str | None:
         if value < self.low:
             return f"below the range: read as {self.low:g}"
@@ -271,6 +275,11 @@ class Ranks(SingleKind):
             return values.index(token_of(said).strip())
 
         return cls(tuple(values), Missing.read(entry, field, place))
+
+    @property
+    def is_number(self) -> bool:
+        # Two ranks are no and yes.
+        return len(self.ranks) > 2
 
     def value(self, cell: Any) -> int | None:
         text = token_of(cell).strip()

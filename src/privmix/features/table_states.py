@@ -84,7 +84,7 @@ def table_states(tabular: Tabular) -> tuple[States, ...]:
     for name, kind in tabular.kinds.items():
         states = _states(kind, entries[name])
         shares = states.shares / states.shares.sum()
-        found.append(replace(states, name=name, features=states.features * tabular.scale, shares=shares))
+        found.append(replace(states, name=name, features=tabular.scaled(kind, states.features), shares=shares))
     return tuple(found)
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, StorageError
-from privmix.features.base import LONGEST_NAME, Extractor
+from privmix.features.base import LONGEST_NAME, Extractor, Usual
+from privmix.features.models import OwnModel
 from privmix.features.table_cells import ColumnKind, number_in, token_of
 from privmix.features.table_kinds import KINDS, Bins, Numeric
 from privmix.fields import is_printable, looks
@@ -43,6 +44,16 @@ _EXAMPLES: Final = (
     '{"range": [0, 120]}, {"bins": [18, 65]}, {"categories": ["a", "b"]}, {"ordinal": ["low", "high"]}, '
     '{"boolean": true}, {"date": ["2015-01-01", "2025-12-31"]} or {"ignore": true}'
 )
+
+
+# Measured on public tables (benchmarks/results/ended.md). Variance of a number on [0, 1] between declared bounds.
+_NUMBER_VARIANCE: Final = 0.04
+# Records clipped to this part of their usual distance from the mean lose less than noise then does.
+_NEARER: Final = 0.75
+# See :class:`~privmix.features.base.Usual`. Numbers vary together: both are of tables with no other columns.
+_NUMBER_DECAY: Final = 2.7
+_NUMBER_SHAPES: Final = 0.05
+_LEAST_DECAY: Final = 0.5
 
 
 class DraftedColumns(dict[str, Any]):
@@ -95,6 +106,8 @@ class Tabular(Extractor):
         columns: mapping from a column's name to its specification, or a list of specifications with a ``"name"`` each.
             A mapping may also have the key ``"drafted"``.
         drafted: :data:`DRAFTED` or :func:`estimated_mark`, where the records were used for the specification.
+        middle: whether numbers are counted from the middle of their range, on [-1, 1]: the same noise then hides half
+            as much of them. Without it they are on [0, 1], as in releases of earlier versions.
     """
 
     name: ClassVar[str] = "tabular"
@@ -105,9 +118,9 @@ class Tabular(Extractor):
     @classmethod
     def check_stated(cls, options: Mapping[str, Any]) -> None:
         """Raise unless the texts are short: names and categories are the author's."""
-        if not {"columns"} <= set(options) <= {"columns", "drafted"}:
+        if not {"columns"} <= set(options) <= {"columns", "drafted", "middle"}:
             raise InvalidInput("features options", sorted(options), "options of tabular: columns")
-        found = cls(**options).options()
+        found = cls.from_options(options).options()
         texts = [text for entry in found["columns"] for text in _texts(entry)]
         texts += [token_of(value) for entry in found["columns"] for value in entry.get("categories", ())]
         # A certificate may come from a stranger: options in another form than privmix writes are refused.
@@ -115,6 +128,11 @@ class Tabular(Extractor):
             raise InvalidInput(
                 "columns of tabular", "other columns", f"a list, texts of at most {LONGEST_NAME} characters"
             )
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
+        # Specs of earlier versions have numbers on [0, 1].
+        return super().from_options({"middle": False, **options}, own)
 
     @classmethod
     def names_of(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -135,7 +153,9 @@ class Tabular(Extractor):
         )
         return (said,)
 
-    def __init__(self, columns: Mapping[str, Any] | Sequence[Mapping[str, Any]], drafted: str | None = None) -> None:
+    def __init__(
+        self, columns: Mapping[str, Any] | Sequence[Mapping[str, Any]], drafted: str | None = None, middle: bool = True
+    ) -> None:
         if isinstance(columns, DraftedColumns):
             if drafted not in (None, columns.mark):
                 raise InvalidInput("drafted", drafted, "the mark of these columns, or none")
@@ -152,6 +172,17 @@ class Tabular(Extractor):
             raise InvalidInput("columns of tabular", len(self._entries), "at least one that is not ignored")
         # Each column's features have norm at most 1, so this bounds a record's norm without any look at data.
         self._scale = 1 / math.sqrt(len(self.columns))
+        if not isinstance(middle, bool):
+            raise InvalidInput("middle", middle, "True or False")
+        numbers = sum(kind.is_number for kind in self.kinds.values()) / len(self.columns)
+        self._middle = middle and numbers > 0
+        variance = [_variance(kind, middle) for kind in self.kinds.values()]
+        self.usual = Usual(
+            spectrum_decay=max(_LEAST_DECAY, _NUMBER_DECAY * numbers**2),
+            concentration=2.0,
+            number_shapes=_NUMBER_SHAPES * numbers**2,
+            residual=min(Usual.residual, _NEARER * math.sqrt(sum(variance) / len(variance))),
+        )
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -207,7 +238,8 @@ class Tabular(Extractor):
     def options(self) -> dict[str, Any]:
         """Return the specification, as a list: the order of columns matters."""
         columns = {"columns": [dict(entry) for entry in self._entries]}
-        return columns if self._drafted is None else {**columns, "drafted": self._drafted}
+        marks = {"drafted": self._drafted, "middle": self._middle or None}
+        return columns | {name: mark for name, mark in marks.items() if mark is not None}
 
     def check_schema(self, schema: Schema) -> None:
         """Raise unless the table's columns are :attr:`columns`, in the same order."""
@@ -234,8 +266,26 @@ class Tabular(Extractor):
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         self.output_dim(x.shape[1:])
-        parts = [_encoded(kind, x[:, place].tolist(), name) for place, (name, kind) in enumerate(self.kinds.items())]
-        return (np.concatenate(parts, axis=1) * self._scale).astype(np.float32)
+        parts = [
+            self.scaled(kind, _encoded(kind, x[:, place].tolist(), name))
+            for place, (name, kind) in enumerate(self.kinds.items())
+        ]
+        return np.concatenate(parts, axis=1).astype(np.float32)
+
+    def scaled(self, kind: ColumnKind, encoded: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (b, width) features of a column's encoded cells; its numbers on [0, 1] become ones on [-1, 1]."""
+        if self._middle and kind.is_number:
+            # A missing value with a feature of its own keeps 0 in the other one.
+            number = 2 * encoded[:, 0] - 1 + encoded[:, 1:].sum(axis=1)
+            encoded = np.column_stack([number, encoded[:, 1:]])
+        return encoded * self._scale
+
+
+def _variance(kind: ColumnKind, middle: bool) -> float:
+    """Return the usual variance of a column's features, added up."""
+    if kind.is_number:
+        return _NUMBER_VARIANCE * (4 if middle else 1)
+    return 0.25 if kind.width == 1 else 1 - 1 / kind.width
 
 
 def _encoded(kind: ColumnKind, cells: list[Any], name: str) -> NDArray[np.float64]:

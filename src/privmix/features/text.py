@@ -79,7 +79,7 @@ class TextEncoder(PretrainedEncoder):
     # Docstrings through MiniLM: decay 1.04; concentration 1.43 of 26 modules, 1.46 to 1.68 of two classes, and this
     # line through all of them. In releases scatters of their own leave exp(-0.0025 q) of the errors of 26 modules. With
     # kinds of two classes they save some and cost others; with questions of six kinds they cost some.
-    usual: ClassVar[Usual] = Usual(spectrum_decay=1.1, concentration=1.42, gathering=0.063, fine_shapes=0.0025)
+    usual: Usual = Usual(spectrum_decay=1.1, concentration=1.42, gathering=0.063, fine_shapes=0.0025)
     extra: ClassVar[str] = "text"
     # The more texts there are at once, the fewer calls are filled up with copies.
     step: ClassVar[int] = 2048

@@ -340,7 +340,7 @@ def _table_of(dataset: ReleasedDataset) -> tuple[Tabular, SecondMoments]:
             "tabular features: others cannot be turned back into columns (Python: release.sample() draws features)"
         )
         raise InvalidInput("features of the release", dataset.extractor.get("name"), allowed)
-    return Tabular(**dataset.extractor["options"]), dataset.moments
+    return Tabular.from_options(dataset.extractor["options"]), dataset.moments
 
 
 def _value_shares(dataset: ReleasedDataset, moments: SecondMoments, plan: Any, top: Reals) -> tuple[Reals, Reals]:
