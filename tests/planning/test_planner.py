@@ -230,8 +230,6 @@ def test_what_a_third_stage_adds_rises_with_its_directions_up_to_those_that_were
         left[plan.class_directions] = learner.errors_left(plan, model)
         plain = predict_accuracy(plan, replace(model, own_shapes=0.0)).accuracy
         expected = 1 - (1 - plain) * left[plan.class_directions]
-        # Never more than is reached without privacy.
-        expected = min(expected, max(plain, model.attainable))
         assert predict_accuracy(plan, model).accuracy == pytest.approx(expected)
     directions = sorted(left)
     assert [left[one] for one in directions] == sorted(left.values(), reverse=True)

@@ -55,7 +55,7 @@ class Forecast(Columns, PlannerAssumptions, Command["ForecastResult | Budgets | 
     goal: str = as_in_release("goal", CLASSIFY)
     rows: int | None = option(None, "Number of rows to release, T. Default: n.")
     clip_norm: float = as_in_release("clip_norm", 1.0)
-    residual_clip_norm: float = as_in_release("residual_clip_norm", 0.55)
+    residual_clip_norm: float | None = as_in_release("residual_clip_norm")
     figure: str | Path | None = option(None, "Figure to write: predicted accuracy by epsilon (.svg, .png).")
 
     def run(self, progress: Progress) -> ForecastResult | Budgets | TableForecast:

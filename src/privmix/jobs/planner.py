@@ -28,6 +28,7 @@ from privmix.planning.table import TableColumn
 from privmix.plans.design import Design
 from privmix.plans.plan import Plan
 from privmix.plans.registry import DESIGNS, made_by
+from privmix.plans.setting import Setting
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.releases.card import plain_picture
@@ -107,6 +108,12 @@ def public_model(config: ReleaseConfig, public: PrivateRecords, holdings: Holdin
     generator = np.random.default_rng(0)
     model = DataModel.of_public_data(features, labels, len(config.classes), transform, generator)
     return replace(model, holdings=holdings or ONE_EACH), f"{len(labels)} {PUBLIC}"
+
+
+def residual_bound(given: float | None, extractor: Extractor, *, rows: bool) -> float:
+    """Return the bound after centring: the given one, or the usual one of features; ``rows`` are drawn without it."""
+    # Learners need directions: records may be shortened. Rows of a table have the lengths that were released.
+    return given if given is not None else Setting.residual_clip_norm if rows else extractor.usual.residual
 
 
 def projects(extractor: Extractor) -> bool:

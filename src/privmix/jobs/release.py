@@ -33,7 +33,16 @@ from privmix.jobs.features import features_place, records_of
 from privmix.jobs.job import Job, PlannedJob, RunArguments, RunKey, Work
 from privmix.jobs.options import AUTO, CLASSIFY, TABLE, Local, machine_of
 from privmix.jobs.persons import check_persons, records_of_each
-from privmix.jobs.planner import Chosen, check_goal, choose, columns_of, declared_model, design_facts, design_of
+from privmix.jobs.planner import (
+    Chosen,
+    check_goal,
+    choose,
+    columns_of,
+    declared_model,
+    design_facts,
+    design_of,
+    residual_bound,
+)
 from privmix.jobs.public_data import refuse_private
 from privmix.jobs.release_folder import Release
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM, ReleaseOptions
@@ -296,6 +305,7 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
         """The release's config; where the count is private, its record count is a stand-in."""
         schema = self.opened.schema
         weighs = (self.persons.per_person or 1) > 1 or self.person_quantile is not None
+        rows = self.goal == TABLE or self.with_rows is not None or self.declared.label is None
         config = ReleaseConfig(
             # A private count is a query that costs: with a stand-in, all other errors show before it.
             records=STAND_IN if self.private_count else schema.records if self.records is None else self.records,
@@ -306,7 +316,7 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
             rows=self.rows,
             clip_norm=self.clip_norm,
             centre=self.centre,
-            residual_clip_norm=self.residual_clip_norm,
+            residual_clip_norm=residual_bound(self.residual_clip_norm, self.reader, rows=rows),
             records_noise_multiplier=count_noise(self.epsilon, self.delta) if self.private_count else None,
             records_declared=self.records is not None,
             channels=self.reader.channels(schema.input_shape),

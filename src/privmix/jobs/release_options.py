@@ -183,7 +183,9 @@ class TermsOptions:
     rows: int | None = option(None, "Number of rows to release, T. Default: n (moments: at most 10,000).", EXPERT)
     centre: str | None = option(None, "Centring: private (releases and subtracts the mean) or none.", EXPERT)
     clip_norm: float = option(DEFAULT_CLIP_NORM, "Clipping bound on a record's feature norm.", EXPERT)
-    residual_clip_norm: float = option(0.55, "Clipping bound after centring, as a share of `clip_norm`.", EXPERT)
+    residual_clip_norm: float | None = option(
+        None, "Clipping bound after centring, as a share of `clip_norm`. Default: 0.55, less for tables.", EXPERT
+    )
     project: int | None = option(
         None, "Number of features after a public random projection; needed above 8,192.", EXPERT
     )

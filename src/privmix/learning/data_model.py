@@ -45,6 +45,8 @@ _MOST_BETWEEN = 0.9
 _GATHERING = 0.25
 _TAIL = (0.2, 0.2)
 _LEAST_APART = 1e-3
+# Where nothing is declared, records lie no nearer to their class: few features hold few classes apart.
+_NEAREST = 0.5
 # Declared shares are rounded.
 _SHARES_SUM = 0.02
 # Logarithms of the classes' sizes differ by this much.
@@ -275,7 +277,7 @@ class DataModel:
             # Accuracy rises with the share: one that is reached at the most is fallen to at 1 over it.
             apart = 1 / _level(lambda inverse: with_share(1 / inverse).attained, reached, 1 / apart, 1 / low)
         model = with_share(apart).attaining(reached)
-        return replace(model, doubt=_UNKNOWN) if given is None else model
+        return replace(model, doubt=_UNKNOWN, spread=max(model.spread, _NEAREST)) if given is None else model
 
     @classmethod
     def of_public_data(

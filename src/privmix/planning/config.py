@@ -1,5 +1,6 @@
 """The data owner's choices, and the search for the noise that makes them private."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
@@ -87,18 +88,23 @@ class ReleaseConfig(Setting):
         """Return the plan with the least noise that meets the target; delta 0 needs Laplace noise. Reads no data."""
         config = self.resolved(epsilon, delta)
         found = config._search(calibrate, epsilon, delta)
-        plan = config.with_noise(found.noise_multiplier, small_query_noise(epsilon))
+        plan = config.with_noise(found.noise_multiplier, self._centre_noise(epsilon))
         return replace(plan, epsilon=float(epsilon), delta=float(delta))
 
     def sketch(self, epsilon: float, delta: float) -> Plan:
         """Return about the plan of :meth:`calibrate`, without target and price, but much faster: for pictures."""
         config = self.resolved(epsilon, delta)
-        return config.with_noise(config._search(guess_noise, epsilon, delta), small_query_noise(epsilon))
+        return config.with_noise(config._search(guess_noise, epsilon, delta), self._centre_noise(epsilon))
+
+    def _centre_noise(self, epsilon: float) -> float:
+        # Records that are clipped nearer to the mean suffer as much more from its error: half of that is paid for.
+        nearer = math.sqrt(min(1.0, self.residual_clip_norm / Setting.residual_clip_norm))
+        return max(4.0, nearer * small_query_noise(epsilon))
 
     def _search(self, search: Callable[..., _Found], epsilon: float, delta: float) -> _Found:
         pure = self.design.pure and delta == 0
         check_target(epsilon, delta, pure=pure)
-        centre_noise, rest = small_query_noise(epsilon), (epsilon, delta)
+        centre_noise, rest = self._centre_noise(epsilon), (epsilon, delta)
         if self.records_noise_multiplier is not None:
             rest = budget_after_count(self.records_noise_multiplier, epsilon, delta)
         return search(
@@ -130,6 +136,6 @@ class ReleaseConfig(Setting):
         if (self.centre or self.design.centre) == "none":
             centre_noise_multiplier = None
         elif centre_noise_multiplier is None:
-            centre_noise_multiplier = small_query_noise(1.0)
+            centre_noise_multiplier = self._centre_noise(1.0)
         plan: Plan = self.design.plan(self, noise_multiplier, centre_noise_multiplier)
         return plan

@@ -40,9 +40,8 @@ def predict_accuracy(
             raise InvalidInput("learner", name, f"one whose accuracy on design {plan.design} can be forecast")
         found.append(model.measured(*rule, seed=seed))
     linear, balanced, auc = (float(value) for value in np.mean(found, axis=0))
-    accuracy = 1 - (1 - linear) * kind.errors_left(plan, model)
-    # An accuracy that no learner reaches without privacy is out of reach with privacy.
-    accuracy = max(1 / len(model.shares), min(accuracy, max(linear, model.attainable)))
+    # What the model says to be attainable is attained by linear rules: with the classes' own scatters more may be.
+    accuracy = max(1 / len(model.shares), 1 - (1 - linear) * kind.errors_left(plan, model))
     if not model.known_shares:
         return choice.PredictedAccuracy(accuracy, name)
     return choice.PredictedAccuracy(accuracy, name, balanced, auc, float(model.shares.max()))

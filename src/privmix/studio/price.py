@@ -269,7 +269,9 @@ def forecast_of(facts: DataFacts, tell: Callable[[RunningForecast], None]) -> Ru
     assumed = Assumptions(attainable=facts.attainable)
     if facts.shares:
         assumed = Assumptions(class_shares=facts.shares, auc=facts.attainable)
-    model, words = declared_model(facts.config, assumed, parse_features(facts.features))
+    extractor = parse_features(facts.features)
+    config = replace(facts.config, residual_clip_norm=extractor.usual.residual)
+    model, words = declared_model(config, assumed, extractor)
     found = RunningForecast()
     if facts.epsilon is not None:
 
@@ -278,13 +280,7 @@ def forecast_of(facts: DataFacts, tell: Callable[[RunningForecast], None]) -> Ru
             tell(RunningForecast(done=min(done, total - 1), total=total))
 
         choice = choose_design(
-            facts.config,
-            facts.epsilon,
-            facts.delta,
-            model,
-            model_words=words,
-            project=projects(parse_features(facts.features)),
-            progress=step,
+            config, facts.epsilon, facts.delta, model, model_words=words, project=projects(extractor), progress=step
         )
         curve = dict(zip(choice.epsilons, choice.curves[choice.best.name], strict=True))
         found = RunningForecast(curve, 1, 1, choice)
@@ -292,7 +288,7 @@ def forecast_of(facts: DataFacts, tell: Callable[[RunningForecast], None]) -> Ru
         return found
     for epsilon in EPSILONS:
         try:
-            plan = facts.config.calibrate(epsilon, facts.delta)
+            plan = config.calibrate(epsilon, facts.delta)
             curve = {**found.curve, epsilon: predict_accuracy(plan, model, draws=1).counted}
         # A budget that no noise meets leaves a gap in the curve.
         except InvalidInput:
