@@ -2,7 +2,7 @@
 
 Datasets: banking77 (77 intents, sentence embeddings of all-MiniLM-L6-v2), UCI Adult (declared ranges, also in declared
 bins), MNIST (scattering; also 700 records of it), and seven public tables that ship with packages (a third of the
-records is the test set, in each run another; numbers scaled by rounded extremes, which stand for declared bounds). A
+records is the test set, in each run another; rounded extremes of numbers stand for declared bounds). A
 design is released at the settings that the planner picks for it, and learnt from by the learner that ``privmix fit``
 takes for it; ``auto`` is the planner's choice among designs. The planner sees public facts alone: no private accuracy,
 no private record. A training is ``privmix train`` of a linear model with its own defaults. Finished runs are kept in
@@ -106,8 +106,8 @@ def data(dataset: str, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 @cache
-def table(name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Records of norm at most 1, a column a category; and class numbers."""
+def table(name: str) -> tuple[NDArray[Any], NDArray[np.int64], Extractor]:
+    """Features, class numbers, and the specification of the columns."""
     package, item, target, ignored = TABLES[name]
     if package == "sklearn":
         frame = getattr(sklearn.datasets, item)(as_frame=True).frame
@@ -117,15 +117,8 @@ def table(name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
         frame = public(package, item)
     frame = frame.drop(columns=ignored.split()).dropna()
     y = np.unique(frame.pop(target).astype(str), return_inverse=True)[1]
-    columns = []
-    for column in frame:
-        values = frame[column]
-        if values.dtype.kind in "biuf":
-            low, high = (float(f"{float(value):.2g}") for value in (values.min(), values.max()))
-            columns.append(np.clip((values.to_numpy(float) - low) / (high - low or 1), 0, 1) - 0.5)
-        else:
-            columns += [(values == state).to_numpy(float) - 0.5 for state in sorted(values.unique())]
-    return np.column_stack(columns).astype(np.float32) / (0.5 * len(columns) ** 0.5), y.astype(np.int64)
+    tabular, x = common.declared(frame)
+    return x, y.astype(np.int64), tabular
 
 
 Records = tuple[NDArray[Any], NDArray[np.int64]]
@@ -134,7 +127,7 @@ Records = tuple[NDArray[Any], NDArray[np.int64]]
 def halves(dataset: str, seed: int) -> tuple[Records, Records]:
     """Records to release, and others to test on."""
     if dataset in TABLES:
-        x, y = table(dataset)
+        x, y, _ = table(dataset)
         order = np.random.default_rng(seed).permutation(len(y))
         train, test = order[len(y) // 3 :], order[: len(y) // 3]
         return (x[train], y[train]), (x[test], y[test])
@@ -146,7 +139,7 @@ def halves(dataset: str, seed: int) -> tuple[Records, Records]:
 
 
 def extractor_of(dataset: str) -> Extractor:
-    return parse_features(DATASETS[dataset]["features"] if dataset in DATASETS else "identity")
+    return parse_features(DATASETS[dataset]["features"]) if dataset in DATASETS else table(dataset)[2]
 
 
 @cache
@@ -156,7 +149,8 @@ def planned(dataset: str, epsilon: float) -> PlannerChoice:
     classes = tuple(map(str, range(int(y.max()) + 1)))
     extractor = extractor_of(dataset)
     channels = extractor.channels((28, 28)) if dataset.startswith("mnist") else 1
-    config = ReleaseConfig(records=len(x), dim=x.shape[1], classes=classes, channels=channels)
+    bound = extractor.usual.residual
+    config = ReleaseConfig(records=len(x), dim=x.shape[1], classes=classes, channels=channels, residual_clip_norm=bound)
     model = DataModel.declared(config.dim, len(classes), np.random.default_rng(0), **extractor.usual.of(len(classes)))
     return choose_design(config, epsilon, DELTA, model, curve=(dataset, epsilon) == ("banking77", 1))
 

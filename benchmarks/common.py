@@ -20,6 +20,8 @@ import numpy as np
 from scipy import stats
 
 import editions
+from privmix.features.table_cells import token_of
+from privmix.features.tabular import Tabular
 from privmix.plans.registry import design_named
 
 RESULTS = Path(__file__).parent / "results"
@@ -30,6 +32,20 @@ _WRITTEN = "Date, commit and machine of the latest runs; earlier runs that were 
 def data_root() -> Path:
     """Folder with the datasets: PRIVMIX_DATA, else ../shared/data beside the checkout."""
     return Path(os.environ.get("PRIVMIX_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def declared(frame: Any, highest: float = 1.0) -> tuple[Tabular, Any]:
+    """A specification of a public table's columns, and the table's features; rounded extremes stand for bounds."""
+    # highest: the quantile that stands for a number's upper bound.
+    spec: dict[str, Any] = {}
+    for name, values in frame.items():
+        if values.dtype.kind in "iuf" and values.nunique() > 2:
+            ends = float(values.min()), float(values.quantile(highest))
+            rounded = ([float(f"{end:.{digits}g}") for end in ends] for digits in range(2, 9))
+            spec[name] = {"range": next(each for each in rounded if each[0] < each[1])}
+        else:
+            spec[name] = {"categories": sorted(map(token_of, values.unique()))}
+    return (found := Tabular(spec)), found.transform(frame.astype(object).to_numpy())
 
 
 def machine() -> dict[str, Any]:
