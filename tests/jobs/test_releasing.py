@@ -13,6 +13,7 @@ import pytest
 
 import privmix as pm
 from privmix.data.overlap import PUBLISHED
+from privmix.features.tabular import Tabular
 from privmix.jobs import job as order
 from privmix.jobs.budget import spent_of
 from privmix.jobs.canaries import CanaryJob
@@ -42,6 +43,21 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held() -> list[str]:
     return [path.name for path in Path("tmp").rglob("*") if path.is_file()]
+
+
+def test_records_of_a_table_are_clipped_nearer_unless_rows_are_drawn() -> None:
+    frame = pandas.DataFrame(X[:, :2], columns=["a", "b"]).assign(label=Y)
+    numbers, names = (dict.fromkeys("ab", entry) for entry in ({"range": [-5, 7]}, {"categories": list("wxyz")}))
+    given: dict[str, Any] = {**WISHES, "label": "label", "design": "moments"}
+
+    def bound(columns: dict[str, Any], **more: Any) -> float:
+        asked = {**given, "features": Tabular(columns), **more}
+        return ReleaseJob(frame, **{**asked, "out": None}).config.residual_clip_norm
+
+    assert bound(numbers) == pytest.approx(0.3)
+    assert bound(names) == bound(numbers, with_rows=10) == 0.55
+    assert bound(numbers, design="auto", goal="table") == bound(numbers, label=None, classes=None) == 0.55
+    assert bound(numbers, residual_clip_norm=0.4) == 0.4
 
 
 @pytest.mark.parametrize("design", [pm.designs.Moments(), pm.designs.Poisson(mixup_degree=16)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.learning.spectrum import AdditiveNoise, NoiseLaw, SamplingNoise, known_variance
+from privmix.learning.spectrum import AdditiveNoise, KnownVariance, NoiseLaw, SamplingNoise, known_variance, with_trace
 
 DIM = 150
 VARIANCES = (np.arange(DIM) + 2.0) ** -1.3
@@ -97,3 +97,25 @@ def test_any_eigenvalues_give_usable_numbers(values: NDArray[np.float64], law: N
     assert np.isfinite([known.variance, known.spread]).all()
     assert (known.variance > 0).all() or not values.any()
     assert (known.spread >= 0).all()
+
+
+@pytest.mark.parametrize("seen", [-3.0, -0.2, 0.4, 2.0])
+@pytest.mark.parametrize("least", [0.0, 0.3])
+def test_a_trace_that_noise_hides_is_the_mean_of_those_above_the_least(seen: float, least: float) -> None:
+    traces = np.linspace(least, least + 12, 200_001)
+    weights = np.exp(-0.5 * np.square((traces - seen) / 0.7))
+    expected = float(weights @ traces / weights.sum())
+    known = KnownVariance(np.array([1e-4, 1e-3, 2e-3]), np.array([1.0, 2.0, 3.0]))
+    found = with_trace(known, seen, 0.7, least)
+    assert found.variance.sum() == pytest.approx(expected, rel=1e-3)
+    np.testing.assert_allclose(np.diff(found.variance), np.diff(known.variance))
+    assert found.spread is known.spread
+
+
+@pytest.mark.parametrize("deviation", [0.0, 1e-300, 1e-3])
+def test_a_trace_is_never_lowered_and_kept_where_noise_hides_nothing(deviation: float) -> None:
+    known = KnownVariance(np.array([0.5, 1.5]), np.zeros(2))
+    for seen in (1.0, 2.0):
+        np.testing.assert_allclose(with_trace(known, seen, deviation).variance, known.variance)
+    # What is surely there is there.
+    assert with_trace(known, -1e6, deviation, 3.0).variance.sum() == pytest.approx(3.0)

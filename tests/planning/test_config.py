@@ -136,3 +136,12 @@ def test_a_sketch_has_about_the_noise_and_claims_nothing(design: str) -> None:
     # A count that has cost all of the budget leaves nothing that noise could meet.
     with pytest.raises(InvalidInput):
         config(design, records_noise_multiplier=0.01).sketch(EPSILON, DELTA)
+
+
+@pytest.mark.parametrize(("bound", "epsilon", "noise"), [(0.55, 1, 20), (1.0, 1, 20), (0.1375, 1, 10), (0.1375, 8, 4)])
+def test_records_that_are_clipped_nearer_to_the_mean_have_a_better_one(
+    bound: float, epsilon: float, noise: float
+) -> None:
+    assert planned(config(residual_clip_norm=bound, mixup_degree=8), epsilon).centre_noise_multiplier == pytest.approx(
+        noise
+    )

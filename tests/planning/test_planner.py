@@ -17,6 +17,7 @@ from privmix.errors import InvalidInput
 from privmix.features.identity import Identity
 from privmix.features.projected import Projected
 from privmix.features.scattering import Scattering
+from privmix.features.tabular import Tabular
 from privmix.learning.base import LEARNERS
 from privmix.learning.data_model import DataModel
 from privmix.learning.discriminant import DiscriminantClassifier
@@ -220,6 +221,25 @@ def test_three_stages_are_chosen_where_classes_have_scatters_of_their_own(only) 
     assert chosen_for(setting, 1.0, plain)[0].name == "two-stage"
     # Five releases reach 98.4 and 98.1 (benchmarks/results/designs.md).
     assert chosen.accuracy == pytest.approx(0.984, abs=0.02)
+
+
+def test_tables_of_numbers_with_several_classes_get_scatters_of_their_own(only) -> None:  # type: ignore[no-untyped-def]
+    only(Moments, TwoStage, ThreeStage)
+    numbers: dict[str, Any] = {f"n{place}": {"range": [0, place + 1]} for place in range(10)}
+    names = {f"c{place}": {"categories": ["a", "b", "c"]} for place in range(10)}
+
+    def chosen(columns: dict[str, Any], classes: int, records: int) -> str:
+        usual, dim = Tabular(columns).usual, Tabular(columns).output_dim((10,))
+        made = config(
+            records=records, dim=dim, classes=tuple(map(str, range(classes))), residual_clip_norm=usual.residual
+        )
+        model = DataModel.declared(dim, classes, np.random.default_rng(0), **usual.of(classes))
+        return choose_design(made, 8.0, 1e-5, model, curve=False).best.name
+
+    assert chosen(numbers, 6, 20_000) == "three-stage"
+    # Two classes, columns of categories, and few records.
+    others = chosen(numbers, 2, 20_000), chosen(names, 6, 20_000), chosen(numbers, 6, 200)
+    assert "three-stage" not in others
 
 
 def test_what_a_third_stage_adds_rises_with_its_directions_up_to_those_that_were_looked_at() -> None:
