@@ -11,12 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from privmix.reports.pictures import BLUE, GREEN, INK, MUTED, PAPER, VERMILION, drawing, inline
+from privmix.reports.sentences import SUPERSCRIPTS, percent
 from privmix.reports.sentences import figure as number_text
-from privmix.reports.sentences import percent
 from privmix.rounding import percent_up, rounded_down, rounded_up
 
 _LEAST_DELTA = 1e-12
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _HALO: dict[str, Any] = {"markeredgecolor": PAPER, "markeredgewidth": 1.4, "clip_on": False, "zorder": 5}
 
 
@@ -159,26 +158,18 @@ def draw_audit_points(
     name: str, measured: Sequence[Sequence[float]], limit: tuple[Sequence[float], Sequence[float]] | None
 ) -> Markup:
     """Measured false-alarm and miss rates with upper confidence bounds, against the claim's limit, on log scales."""
-    alpha, beta, alpha_high, beta_high = (np.asarray(values) for values in measured)
-    floor = _floor([*alpha, *beta])
+    floor = _floor([*measured[0], *measured[1]])
+    order = np.argsort(measured[0])
+    # A logarithmic axis has no place for 0.
+    alpha, beta, alpha_high, beta_high = (np.clip(values, floor, 1) for values in measured)
     with drawing() as (figure, axes):
         _log_log(axes, floor)
         if limit is not None:
-            # A logarithmic axis has no place for 0.
             x, least = (np.clip(values, floor, 1) for values in limit)
             axes.fill_between(x, floor, least, color=BLUE, alpha=0.12, linewidth=0)
             axes.plot(x, least, color=BLUE)
-        order = np.argsort(alpha)
-        axes.plot(np.clip(alpha[order], floor, 1), np.clip(beta[order], floor, 1), color=VERMILION, linewidth=1.4)
-        axes.plot(
-            np.clip(alpha_high, floor, 1),
-            np.clip(beta_high, floor, 1),
-            "s",
-            color=INK,
-            markersize=3,
-            linewidth=0,
-            zorder=4,
-        )
+        axes.plot(alpha[order], beta[order], color=VERMILION, linewidth=1.4)
+        axes.plot(alpha_high, beta_high, "s", color=INK, markersize=3, linewidth=0, zorder=4)
         axes.set_xlabel("absent records accused (false alarms)")
         axes.set_ylabel("records missed")
         return inline(
@@ -199,13 +190,8 @@ def draw_roc(name: str, lines: Sequence[FigureLine], limit: tuple[Sequence[float
         grid = np.geomspace(floor, 1, 50)
         axes.plot(grid, grid, color=MUTED, linewidth=0.9, dashes=(4, 3))
         if limit is not None:
-            axes.plot(
-                np.clip(limit[0], floor, 1),
-                np.clip(limit[1], floor, 1),
-                color=INK,
-                linewidth=1.4,
-                dashes=(5, 1.5, 1, 1.5),
-            )
+            x, most = (np.clip(values, floor, 1) for values in limit)
+            axes.plot(x, most, color=INK, linewidth=1.4, dashes=(5, 1.5, 1, 1.5))
         for line in lines:
             x = np.clip(line.x, floor, 1)
             if line.low and line.high:
@@ -276,6 +262,6 @@ def _powers_of_ten(axes: Axes, values: Sequence[float]) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(
         FuncFormatter(
-            lambda value, _: "1" if value == 1 else "10" + f"{round(math.log10(value))}".translate(_SUPERSCRIPTS)
+            lambda value, _: "1" if value == 1 else "10" + f"{round(math.log10(value))}".translate(SUPERSCRIPTS)
         )
     )

@@ -142,10 +142,7 @@ def _promises(one: ShownRecord) -> list[blocks.Block]:
     return parts
 
 
-def _missing(context: Context) -> blocks.Section | None:
-    # These commands need the owner's data.
-    if context.audience != OWNER:
-        return None
+def _missing(context: Context) -> blocks.Section:
     others = [(panel.name, *panel.missing) for panel in panels() if panel.missing is not None]
     lines: list[blocks.Block] = [
         blocks.CommandBlock(name, line, note)
@@ -153,12 +150,12 @@ def _missing(context: Context) -> blocks.Section | None:
         if not context.of_kind(kind)
     ]
     lead = "Panels that this page has no record for, and what makes one. RUN is the folder of this report."
-    return (
-        blocks.Section("missing", "Not in this report", lead, [blocks.Card("", lines)], folded=True) if lines else None
-    )
+    # These commands need the owner's data.
+    cards = [blocks.Card("", lines)] if lines and context.audience == OWNER else []
+    return blocks.Section("missing", "Not in this report", lead, cards, folded=True)
 
 
-def _settings(context: Context) -> blocks.Section | None:
+def _settings(context: Context) -> blocks.Section:
     cards = []
     # Apart: a card is marked as private as a whole.
     for private in (False, True):
@@ -176,29 +173,20 @@ def _settings(context: Context) -> blocks.Section | None:
         ]
         if parts:
             cards.append(blocks.Card("", parts, private=private))
-    return (
-        blocks.Section("settings", "All settings", "Everything that decided the figures above.", cards, folded=True)
-        if cards
-        else None
-    )
+    return blocks.Section("settings", "All settings", "Everything that decided the figures above.", cards, folded=True)
 
 
-def _reproduce(context: Context) -> blocks.Section | None:
+def _reproduce(context: Context) -> blocks.Section:
     commands: list[blocks.Block] = [
         blocks.CommandBlock(_named(one), one.record.command) for one in context if one.record.command
     ]
     lead = "The commands behind the figures; new noise changes these a little."
-    return (
-        blocks.Section("reproduce", "How to check it and make it again", lead, [blocks.Card("", commands)], folded=True)
-        if commands
-        else None
-    )
+    cards = [blocks.Card("", commands)] if commands else []
+    return blocks.Section("reproduce", "How to check it and make it again", lead, cards, folded=True)
 
 
-def _provenance(context: Context) -> blocks.Section | None:
+def _provenance(context: Context) -> blocks.Section:
     rows = [(_named(one), one.record.record_id, str(one.record.subject["id"] or "–"), one.digest) for one in context]
-    if not rows:
-        return None
     columns = ("record", "id", "about", "SHA-256")
     parts: list[blocks.Block] = [blocks.Table("Records of this page", columns, rows, text=(1, 2, 3))]
     certificates = [
@@ -249,21 +237,17 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
             "records", "none to show", "at least one record, which must be public with `audience` public"
         )
     first = glance(context)
-    sections = [
-        section
-        for section in (
-            guarantee_section(context),
-            budget_section(context),
-            usefulness_section(context),
-            *panel_sections(context),
-            _limits(context),
-            _missing(context),
-            _settings(context),
-            _reproduce(context),
-            _provenance(context),
-        )
-        if section is not None
-    ]
+    sections = (
+        guarantee_section(context),
+        budget_section(context),
+        usefulness_section(context),
+        *panel_sections(context),
+        _limits(context),
+        _missing(context),
+        _settings(context),
+        _reproduce(context),
+        _provenance(context),
+    )
     return (
         _environment()
         .get_template("page.html.j2")
@@ -274,7 +258,7 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
             style=Markup(files("privmix.reports").joinpath("templates", "page.css").read_text(encoding="utf-8")),
             refutations=refutations(context),
             hero=[*headline(context), *([] if first is None else [first])],
-            sections=sections,
+            sections=[section for section in sections if section.cards],
         )
     )
 

@@ -148,12 +148,12 @@ def _delta_words(delta: float | None) -> str:
     return "" if delta is None else "no exception" if delta == 0 else f"no guarantee {how_often(delta)}"
 
 
-def guarantee_section(context: Context) -> blocks.Section | None:
+def guarantee_section(context: Context) -> blocks.Section:
     """Curves with the operating point, beliefs, and the papers' figure for comparison."""
     shown_here = context.of_kind("guarantee")
     about = " or ".join(dict.fromkeys(f"one {names_of(one.content.text('unit'))[0]}" for one in shown_here))
     cards = [_guarantee_card(one) for one in shown_here]
-    return blocks.Section("guarantee", "The guarantee", _GUARANTEE.format(about), cards) if cards else None
+    return blocks.Section("guarantee", "The guarantee", _GUARANTEE.format(about), cards)
 
 
 def _guarantee_card(one: ShownRecord) -> blocks.Card:
@@ -258,12 +258,12 @@ _FIELDS: Final = (
 _SAME: Final = 1e-4
 
 
-def budget_section(context: Context) -> blocks.Section | None:
+def budget_section(context: Context) -> blocks.Section:
     """Budget, spent, left, and what the figures rest on."""
     ledgers = context.of_kind("ledger")
     about = " or ".join(dict.fromkeys(names_of(one.content.text("unit"))[0] for one in ledgers))
     cards = [_card(one, context) for one in ledgers]
-    return blocks.Section("budget", "The dataset's budget", _LEAD.format(about), cards) if cards else None
+    return blocks.Section("budget", "The dataset's budget", _LEAD.format(about), cards)
 
 
 def _card(one: ShownRecord, context: Context) -> blocks.Card:

@@ -12,7 +12,7 @@ from privmix.reports.panel import PANELS, Context, Offer, Panel, ShownRecord
 from privmix.reports.panels import card_of
 from privmix.reports.pictures import SERIES
 from privmix.reports.records import RecordFields
-from privmix.reports.sentences import figure, percent, power_of_ten
+from privmix.reports.sentences import decimal, figure, percent, power_of_ten
 from privmix.rounding import percent_up, rounded_down, rounded_up
 
 _SHARED = (
@@ -236,7 +236,7 @@ class MembershipPanel(Panel):
         best = max((value for item in attacks if (value := item.number("auc")) is not None), default=None)
         members, others = content.number("members"), content.number("nonmembers")
         numbers = [
-            blocks.NumberBlock("best attack's AUC", "–" if best is None else f"{best:.3f}", "guessing: 0.500"),
+            blocks.NumberBlock("best attack's AUC", decimal(best), "guessing: 0.500"),
             blocks.NumberBlock(
                 "train − test accuracy", "–" if gap is None else f"{100 * gap:+.1f} points", _points(low, high)
             ),
@@ -310,7 +310,7 @@ def _membership_table(attacks: Sequence[RecordFields], confidence: float | None,
             cells.append(_with_band(at, "tpr", "low", "high", _rate))
             if limited and (most := at.number("bound")) is not None:
                 limits[rate] = max(most, limits.get(rate, 0.0))
-        area = _with_band(item, "auc", "auc_low", "auc_high", lambda value: "–" if value is None else f"{value:.3f}")
+        area = _with_band(item, "auc", "auc_low", "auc_high", decimal)
         rows.append((item.text("name") or "attack", area, *cells))
     if limits:
         most_caught = [percent_up(limits[rate]) if rate in limits else "–" for rate in rates]

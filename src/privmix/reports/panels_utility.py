@@ -7,7 +7,7 @@ from privmix.reports.figures import draw_shares, draw_utility
 from privmix.reports.panel import Context, ShownRecord
 from privmix.reports.panels import card_of
 from privmix.reports.records import RecordFields
-from privmix.reports.sentences import capitalised, figure, percent
+from privmix.reports.sentences import capitalised, decimal, figure, percent
 from privmix.rounding import rounded_down
 
 # A larger confusion matrix is drawn and not written out.
@@ -17,7 +17,7 @@ _MOST_CLASSES: Final = 20
 _WORST: Final = 10
 
 
-def usefulness_section(context: Context) -> blocks.Section | None:
+def usefulness_section(context: Context) -> blocks.Section:
     """Accuracy: against epsilon, against no privacy, and by class."""
     cards = [_expected_card(one, context) for one in context.of_kind("guarantee")]
     cards += [_utility_card(one) for one in context.of_kind("utility")]
@@ -25,8 +25,7 @@ def usefulness_section(context: Context) -> blocks.Section | None:
     lead = "Accuracy of models, compared with a guess without a model"
     if any(one.content.number("reference_accuracy") is not None for one in context.of_kind("evaluation", "utility")):
         lead += " and with a model of the same data without privacy"
-    lead += "."
-    return blocks.Section("utility", "Utility", lead, cards) if cards else None
+    return blocks.Section("utility", "Utility", f"{lead}.", cards)
 
 
 def _expected_card(one: ShownRecord, context: Context) -> blocks.Card:
@@ -167,14 +166,14 @@ def _measures(content: RecordFields, reference: RecordFields) -> list[tuple[str,
         "accuracy": percent(majority),
         "balanced_accuracy": percent(1 / present) if present else "–",
         "auc": "0.500",
-        "log_loss": _decimal(shares_loss),
+        "log_loss": decimal(shares_loss),
         "calibration_error": "–",
     }
     found = []
     for name, words in _MEASURES.items():
         if content.number(name) is None:
             continue
-        write = percent if name in _SHARES else _decimal
+        write = percent if name in _SHARES else decimal
         known = [write(content.number(name)), *([write(reference.number(name))] if reference else [])]
         found.append((words, *known, without[name]))
     return found
@@ -188,10 +187,6 @@ _MEASURES: Final = {
     "calibration_error": "calibration error (less is better)",
 }
 _SHARES: Final = ("accuracy", "balanced_accuracy", "calibration_error")
-
-
-def _decimal(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 def _by_class(one: ShownRecord) -> list[blocks.Block]:
@@ -232,9 +227,7 @@ def _group_rows(groups: list[RecordFields]) -> list[tuple[str, ...]]:
     rows = []
     for one in groups:
         shares = [one.number(part) for part in ("accuracy", "balanced_accuracy", "majority_accuracy")]
-        auc = one.number("auc")
-        shown_auc = "–" if auc is None else f"{auc:.3f}"
-        rows.append((one.text("group"), figure(one.number("n")), *map(percent, shares), shown_auc))
+        rows.append((one.text("group"), figure(one.number("n")), *map(percent, shares), decimal(one.number("auc"))))
     return rows
 
 

@@ -10,7 +10,7 @@ from privmix.rounding import exact, percent_up, rounded_up
 
 ADD_REMOVE: Final = "add_remove"
 PERSON: Final = "person"
-_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # An even bet has a figure of its own, by the whole curve.
 _PRIORS: Final = (0.01, 0.1)
 # An attacker who is right more often than this, on an even bet, is hardly held back.
@@ -27,6 +27,10 @@ def capitalised(text: str) -> str:
 def percent(share: float | None, decimals: int = 1) -> str:
     """Write a measured share as a percentage; a dash for None."""
     return "–" if share is None else f"{100 * share:.{decimals}f}%"
+
+
+def decimal(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def figure(value: float | None, digits: int = 4) -> str:
@@ -55,7 +59,7 @@ def power_of_ten(value: float) -> str:
         return exact(value)
     mantissa, power = f"{float(rounded_up(value)):.2e}".split("e")
     mantissa = f"{float(mantissa):g}"
-    raised = "10" + str(int(power)).translate(_SUPERSCRIPTS)
+    raised = "10" + str(int(power)).translate(SUPERSCRIPTS)
     return raised if mantissa == "1" else f"{mantissa} × {raised}"
 
 
