@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from privmix.errors import InvalidInput, check_choice
@@ -304,18 +304,22 @@ def _about(context: Context) -> list[str]:
     return found
 
 
-@cache
-def _environment() -> Environment:
+def templates(loader: BaseLoader, **more: Any) -> Environment:
     return Environment(
-        loader=PackageLoader("privmix.reports"),
+        loader=loader,
+        # Names and texts on a page may come from a stranger's folder.
         autoescape=True,
         # A value that is missing raises, and leaves no gap that reads as a fact.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=_printable,
+        **more,
     )
+
+
+@cache
+def _environment() -> Environment:
+    return templates(PackageLoader("privmix.reports"), keep_trailing_newline=True, finalize=_printable)
 
 
 def _printable(value: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse
@@ -60,15 +60,7 @@ def render(name: str, **content: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(_HERE / "pages"),
-        # Names and texts on these pages may come from a stranger's folder.
-        autoescape=True,
-        # A value that is missing raises, and leaves no gap that reads as a fact.
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    made = report_page.templates(FileSystemLoader(_HERE / "pages"))
     made.filters.update(up=rounded_up, down=rounded_down, exact=exact, line=line, at_most=percent_up)
     made.globals.update(words=words(), plot=plot)
     return made
