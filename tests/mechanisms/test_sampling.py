@@ -121,7 +121,7 @@ def test_tiles_are_the_same_in_any_order_and_differ_from_each_other(sampler: Sam
 
 @every_sampler
 def test_tiles_outside_are_refused(sampler: Sampler) -> None:
-    assert (sampler.row_tiles, sampler.record_tiles) == (2, 1)
+    assert sampler.row_tiles == 2
     for tiles in [(2, 0), (-1, 0), (0, 1), (0, -1)]:
         with pytest.raises(IndexError, match="outside"):
             sampler.draw(_streams(), *tiles, np.arange(300) % 3)

@@ -11,7 +11,6 @@ from scipy import stats
 
 from privmix.audits.bounds import Scores
 from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, PureNoise, release_noises
-from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.plans.plan import Plan
@@ -127,7 +126,6 @@ def audit_noise(
     samples: int = DEFAULT_SAMPLES,
     confidence: float = 0.95,
     seed: int | None = None,
-    make: EngineFactory = real_engine,
     progress: Progress | None = None,
 ) -> NoiseAudit:
     """Measure every noise of a plan with at least ``samples`` draws each, made by the real code on empty records."""
@@ -139,7 +137,7 @@ def audit_noise(
 
         name, noises = plan.mechanism, training_noises(plan, samples, seed, progress)
     else:
-        name, noises = plan.design, release_noises(plan, samples, seed, make, progress)
+        name, noises = plan.design, release_noises(plan, samples, seed, tell=progress)
     return NoiseAudit(name, confidence, tuple(measure(noise, confidence) for noise in noises))
 
 

@@ -150,12 +150,10 @@ class Entries:
         return np.column_stack([places, np.diff(befores)]).astype(np.int64)
 
 
-def filled_lines(
-    stream: IO[bytes], most: int, blank: bytes = rb"\s", *, entries: Entries | None = None
-) -> Iterator[bytes]:
-    """Lines that hold more than ``blank`` bytes, without leading ones; lines over ``most`` bytes come in pieces."""
+def filled_lines(stream: IO[bytes], most: int, *, entries: Entries | None = None) -> Iterator[bytes]:
+    """Lines that are not blank, without leading blanks; lines over ``most`` bytes come in pieces."""
     # Millions of empty lines cost no more than their bytes. `entries` notes where lines begin.
-    line = re.compile(rb"[^\n" + blank + rb"][^\n]*")
+    line = re.compile(rb"\S[^\n]*")
     rest, read, count = b"", 0, 0
     while piece := stream.read(PIECE):
         content = rest + piece
@@ -244,7 +242,6 @@ def known_hash(state: tuple[int, ...]) -> str | None:
 
 
 def know_hash(state: tuple[int, ...], digest: str) -> None:
-    """Keep a hash for the rest of the process."""
     if len(_hashes) >= _MOST:
         _hashes.clear()
     _hashes[state] = digest

@@ -86,10 +86,6 @@ class Sampler(Checked, ABC):
     def row_tiles(self) -> int:
         return -(-self.rows // ROW_TILE)
 
-    @property
-    def record_tiles(self) -> int:
-        return -(-self.records // RECORD_TILE)
-
     def _tile_shape(self, row_tile: int, record_tile: int) -> tuple[int, int]:
         return tile_length(self.rows, row_tile, ROW_TILE), tile_length(self.records, record_tile, RECORD_TILE)
 

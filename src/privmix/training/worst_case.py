@@ -95,7 +95,7 @@ def training_noise(
 
 
 DIRECTIONS: Final = 400
-"""Canaries and empty directions in one run."""
+"""Trials of one run of the trainer: canaries and empty directions. Even."""
 
 _STEP: Final = 1e-6
 _LENGTH: Final = 1e3
@@ -125,21 +125,19 @@ def attack_training(
     runs: int,
     *,
     seed: int | None = None,
-    directions: int = DIRECTIONS,
     progress: Progress | None = None,
     first: int = 0,
     until: float = math.inf,
 ) -> AttackScores:
     """Return exact log-likelihood ratios of ``runs`` (even) directions, half of them with their canary."""
-    # Under replace-one, a canary's label is exchanged, which turns its gradient round. directions: trials of one run of
-    # the trainer, even. first: number of the first run, for its seed. until: after this moment only the first run
-    # begins.
+    # Under replace-one, a canary's label is exchanged, which turns its gradient round. first: number of the first run,
+    # for its seed. until: after this moment only the first run begins.
     check_integer("runs", runs, low=2)
     if plan.microbatch_size > 1:
         raise InvalidInput("microbatch_size", plan.microbatch_size, "1 for a worst-case audit")
-    mechanism, present = mechanism_of(plan), np.arange(directions) % 2 == 1
+    mechanism, present = mechanism_of(plan), np.arange(DIRECTIONS) % 2 == 1
     found: list[Scores] = []
-    for index in range(first, first - (-runs // directions)):
+    for index in range(first, first - (-runs // DIRECTIONS)):
         if found and time.monotonic() > until:
             break
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed * 2**32 + index)
@@ -148,7 +146,7 @@ def attack_training(
         finally:
             streams.destroy()
         if progress:
-            progress("attack", min(runs, len(found) * directions), runs)
+            progress("attack", min(runs, len(found) * DIRECTIONS), runs)
     exact, linear, repeats = np.concatenate(found, axis=1)
     sides = np.tile(present, len(found))
     half = runs // 2
