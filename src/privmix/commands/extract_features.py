@@ -41,7 +41,6 @@ class ExtractedFeatures(Shown):
     features: str
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {**vars(self), "path": str(self.path), "privacy": AS_PRIVATE}
 
     def shown(self) -> tuple[str, Mapping[str, object]]:

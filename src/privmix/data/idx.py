@@ -24,8 +24,6 @@ _MNIST_CLASSES: Final = tuple(map(str, range(10)))
 
 @dataclass(frozen=True)
 class IdxHeader:
-    """Type and shape that an idx file announces."""
-
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 

@@ -230,7 +230,6 @@ class Sketch(Checked):
 
     @classmethod
     def of(cls, contents: InputHashes) -> "Sketch":
-        """Make the sketch of these records, each counted once."""
         return cls(len(contents.counts), tuple(heapq.nsmallest(_SKETCHED, contents.counts)), contents.telling)
 
     @classmethod

@@ -111,8 +111,6 @@ def _format(file: Path) -> str:
 
 @dataclass
 class _Look:
-    """One pass over one source."""
-
     found: DataCheck
     source: Source
     extractor: Extractor

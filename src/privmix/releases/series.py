@@ -80,8 +80,6 @@ class StepNotes(Checked):
 
 @dataclass(frozen=True)
 class Notes(Checked):
-    """Notes on a series."""
-
     # plan: of the first step; charge: finds the charge for all steps, None without a ledger; seed: of tests and
     # benchmarks. draws: a code of the key's draws, by which other samplers are recognised; steps: those with known
     # records, in order.

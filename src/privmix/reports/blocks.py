@@ -19,8 +19,6 @@ class Paragraphs:
 
 @dataclass(frozen=True)
 class PointsBlock:
-    """Sentences as a list."""
-
     texts: Sequence[str | Markup]
     block: ClassVar[str] = "points"
 
@@ -85,8 +83,6 @@ class KeyBlock:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its caption and legend."""
-
     svg: Markup
     caption: str | Markup
     keys: Sequence[KeyBlock] = ()
@@ -105,8 +101,6 @@ class Pictures:
 
 @dataclass(frozen=True)
 class CommandBlock:
-    """A command line to copy."""
-
     name: str
     line: str
     note: str = ""

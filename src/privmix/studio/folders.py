@@ -138,8 +138,6 @@ class FolderPage:
 
 
 class Folders:
-    """The pages of folders."""
-
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._open: dict[str, OpenFolder] = {}

@@ -40,8 +40,6 @@ _RANKS: Final = ("lira", "rmia", "lira-offline", "rmia-offline", LOSS)
 
 @dataclass(frozen=True)
 class MembershipConfig:
-    """Settings of a membership attack."""
-
     # ``loss`` (Yeom et al. 2018) needs the model alone, the others reference models; ``-offline``: only those without
     # the record.
 
