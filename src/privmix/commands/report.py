@@ -157,9 +157,13 @@ report: Final = function(Report)
 
 
 def _check_outside(out: Path, parts: Sequence[Part]) -> None:
+    from privmix.certificate.certificate import RELEASE
+    from privmix.jobs.kinds import kind_of
+
     check_writable("out", out.parent)
     folders = [Path(part) for part in parts if isinstance(part, str | PathLike)]
-    if any(release.resolve() in out.resolve().parents for release in _releases(folders)):
+    inner = [folder / name for folder in folders for name in ("", *_PARTS)]
+    if any(kind_of(one) == RELEASE and one.resolve() in out.resolve().parents for one in inner):
         raise InvalidInput("out", str(out), "a place outside of the release folder, which must not hold other files")
 
 
@@ -234,13 +238,3 @@ class _Found:
             if about is not None and about not in self.guarantees:
                 kind = record.subject["kind"]
                 raise InvalidInput(f"record {record.kind} {record.record_id[:12]}", f"about {kind} {about}", allowed)
-
-
-def _releases(folders: Sequence[Path]) -> list[Path]:
-    """Folders that must hold the certified files and no others."""
-    from privmix.certificate.certificate import RELEASE
-    from privmix.jobs.kinds import kind_of
-
-    return [
-        part for folder in folders for part in (folder, *(folder / name for name in _PARTS)) if kind_of(part) == RELEASE
-    ]
