@@ -147,11 +147,8 @@ def current_world(device: str | None = None) -> Iterator[World]:
         return
     for name in _DESCRIBED:
         if name not in os.environ:
-            raise InvalidInput(
-                "environment",
-                f"WORLD_SIZE and no {name}",
-                "all variables that torchrun sets, or none: start with torchrun",
-            )
+            allowed = "all variables that torchrun sets, or none: start with torchrun"
+            raise InvalidInput("environment", f"WORLD_SIZE and no {name}", allowed)
     _environment("RANK")
     cuda = torch.cuda.is_available() and device != "cpu"
     if cuda:

@@ -83,10 +83,8 @@ def audit_training_canaries(
     mechanism = training_mechanism(job.plan)
     guesses = canaries.guesses_for(mechanism, job.plan.delta)
     coins = generator.random(canaries.canaries) < 0.5
-    if canaries.kind == "planted":
-        scores = _planted_scores(job, records, coins, canaries, streams, generator, progress)
-    else:
-        scores = _input_scores(job, records, coins, canaries, streams, generator, progress)
+    score = _planted_scores if canaries.kind == "planted" else _input_scores
+    scores = score(job, records, coins, canaries, streams, generator, progress)
     proof = prove(OneRun.of(scores, coins, guesses), mechanism, job.plan.delta, canaries.confidence)
     seen = "noisy sums of every step" if canaries.kind == "planted" else "final model"
     named = mechanism_of(job.plan).called

@@ -67,7 +67,6 @@ class TableEvaluation(Shown):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         attacks = {} if self.attacks is None else self.attacks.to_dict()
         attacks |= {} if self.target is None else {"target": self.target}
         shared = {"records": self.records, "rows": len(self.rows), "statement": STATEMENT}
@@ -145,9 +144,9 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         if rows.label is not None:
             made = np.column_stack([made, _labels(rows, facts.classes)])
             sizes, names = [*sizes, len(facts.classes)], [*names, rows.label]
-        attacks = (
-            attack_rows(made, rows.model, real[0], real[1], sizes, self.seed) if self.control is not None else None
-        )
+        attacks = None
+        if self.control is not None:
+            attacks = attack_rows(made, rows.model, real[0], real[1], sizes, self.seed)
         if numbers and self.target is not None:
             numbers = [*_numbers(extractor, self.target, rows.arrow.column(self.target).to_pylist()), *numbers]
         if min(int(np.isfinite(one).sum()) for one in numbers or [np.zeros(len(one)) for one in (made, real[0])]) < 4:

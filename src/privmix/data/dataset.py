@@ -138,11 +138,8 @@ def _open_memory(data: Any, request: Request) -> Source:
     if not isinstance(data, tuple) or len(data) != 2:
         raise InvalidInput("data", type(data).__name__, MEMORY)
     if library_of(data[0]) == "pyarrow":
-        raise InvalidInput(
-            "x",
-            "an Arrow table and separate labels",
-            'a table that holds the labels: `table.append_column("label", [labels])`',
-        )
+        allowed = 'a table that holds the labels: `table.append_column("label", [labels])`'
+        raise InvalidInput("x", "an Arrow table and separate labels", allowed)
     if library_of(data[0]) in ("pandas", "polars"):
         return open_frame(data[0], request.classes, selection, data[1])
     return open_arrays(*data, request.classes, selection)

@@ -53,11 +53,8 @@ class Dialect:
             return self
         name = plain_name(file.name.lower())
         if name.endswith(".txt"):
-            raise InvalidInput(
-                "csv",
-                None,
-                f"separator=;, one of comma ; | tab: the suffix of {file.name} does not determine the separator",
-            )
+            allowed = f"separator=;, one of comma ; | tab: the suffix of {file.name} does not determine the separator"
+            raise InvalidInput("csv", None, allowed)
         return replace(self, separator="tab" if name.endswith(".tsv") else ",")
 
     def as_point(self, column: pa.Array) -> pa.Array:

@@ -92,11 +92,8 @@ def check_budget(
     if seed is not None:
         check_integer("seed", seed, low=0, high=_HIGHEST_SEED)
     if ledger is not None and seed is not None:
-        raise InvalidInput(
-            "seed",
-            seed,
-            f"no seed with `ledger`: a seed makes the noise predictable, so the privacy cost of {what} is unbounded",
-        )
+        why = f"a seed makes the noise predictable, so the privacy cost of {what} is unbounded"
+        raise InvalidInput("seed", seed, f"no seed with `ledger`: {why}")
     if most_per_person is not None:
         check_integer(CAP, most_per_person, low=1)
         if ledger is None:

@@ -268,11 +268,8 @@ def model_in(model: Model | str | Path, features_model: str | Path | None = None
     """Return a model as it is, or the one in a folder; `module`: see :func:`privmix.training.trained.load_trained`."""
     if isinstance(model, Model):
         if module is not None:
-            raise InvalidInput(
-                "module",
-                Unquoted("a module"),
-                "no module with a loaded model: give it to `pm.load(FOLDER, module=...)`",
-            )
+            allowed = "no module with a loaded model: give it to `pm.load(FOLDER, module=...)`"
+            raise InvalidInput("module", Unquoted("a module"), allowed)
         return model
     path = Path(model)
     kind = kind_of(path)

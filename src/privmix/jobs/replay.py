@@ -148,11 +148,8 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
     today = datetime.now(UTC).date().isoformat()
     # This check comes before the key is opened: the owner agreed to replays until that day only.
     if today > sealed.until:
-        raise InvalidInput(
-            "release",
-            f"until {sealed.until}",
-            f"a date from {today} (UTC) on. The replay has expired: its owner deletes the sealed key",
-        )
+        allowed = f"a date from {today} (UTC) on. The replay has expired: its owner deletes the sealed key"
+        raise InvalidInput("release", f"until {sealed.until}", allowed)
     machine = machine_of(asked.engine, plan.design)
     persons, columns = said_of(asked, data)
     dataset, extractor = _opened(held, data, persons, columns, asked)

@@ -200,11 +200,9 @@ class TrainingPlan(Shown):
         }
 
     def picture(self) -> Bars | None:
-        return (
-            price_picture(self.event if self.records_noise_multiplier is None else None, self.cost())
-            if self.steps
-            else None
-        )
+        if self.steps == 0:
+            return None
+        return price_picture(self.event if self.records_noise_multiplier is None else None, self.cost())
 
     def priced(self) -> Self:
         """Return this plan asking for just what its noise costs: for a noise that was given and not calibrated."""

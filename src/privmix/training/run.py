@@ -255,11 +255,8 @@ class PrivatePhase:
             done = step + 1
             looked_at = done in (start + 1, self._plan.steps) or done % every == 0
             if not optimiser.finite or (looked_at and not self.answers()):
-                raise InvalidInput(
-                    "learning_rate",
-                    self._config.optimiser.learning_rate,
-                    f"a smaller one: after {done} steps weights or outputs are no finite numbers",
-                )
+                allowed = f"a smaller one: after {done} steps weights or outputs are no finite numbers"
+                raise InvalidInput("learning_rate", self._config.optimiser.learning_rate, allowed)
             if world.is_head:
                 if looked_at:
                     # Up: what is shown must not be less than what was spent.

@@ -179,10 +179,8 @@ def _of_folder(asked: Account) -> Prices:
         raise InvalidInput("release", str(asked.release), "no design with `release`, which has a plan")
     certificate = read_certified(asked.release)
     stated = certificate["guarantee"]
-    delta, adjacency = (
-        stated["delta"] if asked.delta is None else asked.delta,
-        accounting.Adjacency(stated["adjacency"]),
-    )
+    delta = stated["delta"] if asked.delta is None else asked.delta
+    adjacency = accounting.Adjacency(stated["adjacency"])
     event, found, plan = accounting.event_from_dict(certificate["event"]), [], certificate["plan"]
     unit = certificate.unit
     if asked.records_per_person is not None and unit == RECORD and plan.get("records_noise_multiplier") is not None:
