@@ -15,8 +15,10 @@ from privmix.reports.records import RecordFields
 from privmix.reports.sentences import decimal, figure, percent, power_of_ten
 from privmix.rounding import percent_up, rounded_down, rounded_up
 
-_SHARED = (
+_AUDIT_FIELDS = (
     "delta", "confidence", "claimed_epsilon", "published_epsilon", "proven_epsilon", "proven_by", "violated", "method",
+    "priced_epsilon", "design", "attack", "runs", "black_box", "below_curve", "points", "looks", "canaries", "included",
+    "guesses", "correct", "unit",
 )  # fmt: skip
 _METHODS = {
     "clopper-pearson": "Clopper and Pearson",
@@ -72,23 +74,8 @@ class AuditPanel(Panel):
             tables.append(blocks.Details("Figures of the attack", found))
         sides = ([*drawn, *tables], points) if points else (drawn, tables)
         parts.append(blocks.ColumnsBlock([side for side in sides if side]))
-        known = (
-            *_SHARED,
-            "priced_epsilon",
-            "design",
-            "attack",
-            "runs",
-            "black_box",
-            "below_curve",
-            "points",
-            "looks",
-            "canaries",
-            "included",
-            "guesses",
-            "correct",
-            "unit",
-        )
-        return card_of(one, parts, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
+        title = "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit"
+        return card_of(one, parts, _AUDIT_FIELDS, title)
 
 
 @PANELS.register
@@ -233,13 +220,12 @@ class MembershipPanel(Panel):
         content = one.content
         attacks = content.several("attacks")
         gap, low, high = (content.number(name) for name in ("gap", "gap_low", "gap_high"))
+        between = "" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
         best = max((value for item in attacks if (value := item.number("auc")) is not None), default=None)
         members, others = content.number("members"), content.number("nonmembers")
         numbers = [
             blocks.NumberBlock("best attack's AUC", decimal(best), "guessing: 0.500"),
-            blocks.NumberBlock(
-                "train − test accuracy", "–" if gap is None else f"{100 * gap:+.1f} points", _points(low, high)
-            ),
+            blocks.NumberBlock("train − test accuracy", "–" if gap is None else f"{100 * gap:+.1f} points", between),
         ]
         if members is not None and others is not None:
             numbers.append(
@@ -279,10 +265,6 @@ def _rate(share: float | None) -> str:
 
 
 _FACT = {"train": "accuracy on members", "test": "accuracy on non-members"}
-
-
-def _points(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
 
 
 def _roc_lines(attacks: Sequence[RecordFields]) -> list[FigureLine]:
