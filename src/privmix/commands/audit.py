@@ -125,9 +125,9 @@ privmix audit TRAINED --data mnist --canaries 1000"""
         return done.result
 
     def _claim(self) -> Claim:
+        from privmix.commands.account.account import priced_config
         from privmix.jobs.audit import Claim
         from privmix.named import chosen
-        from privmix.planning.config import ReleaseConfig
         from privmix.plans.registry import DESIGNS
 
         design = chosen("design", self.design, DESIGNS) if isinstance(self.design, str) else self.design
@@ -142,14 +142,7 @@ privmix audit TRAINED --data mnist --canaries 1000"""
             raise InvalidInput(
                 "records, epsilon", "not given", "the design's record count and its claimed epsilon and delta"
             )
-        config = ReleaseConfig(
-            records=self.records,
-            dim=1,
-            classes=tuple(str(number) for number in range(self.classes)),
-            design=design,
-            rows=self.rows,
-            centre="none",
-        )
+        config = priced_config(self.records, self.classes, self.rows, design)
         return Claim.of_design(config, self.epsilon, self.delta, as_published=self.as_published)
 
 
