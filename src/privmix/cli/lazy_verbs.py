@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from copy import copy
@@ -131,17 +130,12 @@ def _said_of(verb: str, module: str) -> tuple[str, str | None]:
     with suppress(OSError, SyntaxError, ValueError, ImportError):
         for node in ast.parse(_source(module)).body:
             if isinstance(node, ast.ClassDef) and node.name.lower() == verb.replace("-", ""):
-                panels = [one.value for one in node.body if isinstance(one, ast.Assign) and _assigns(one, "panel")]
-                return _first(node), next((str(one.value) for one in panels if isinstance(one, ast.Constant)), None)
+                lines = [one for one in node.body if isinstance(one, ast.Assign)]
+                panels = [one.value for one in lines if "panel" in map(ast.unparse, one.targets)]
+                first = (ast.get_docstring(node) or "").split("\n\n")[0]
+                panel = next((str(one.value) for one in panels if isinstance(one, ast.Constant)), None)
+                return " ".join(first.split()), panel
     return "", None
-
-
-def _assigns(line: ast.Assign, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in line.targets)
-
-
-def _first(node: ast.ClassDef) -> str:
-    return " ".join(inspect.cleandoc(ast.get_docstring(node) or "").split("\n\n")[0].split())
 
 
 def _source(module: str) -> str:

@@ -210,21 +210,10 @@ class Npy(Reader):
 
 _TENSORS: Final = "a safetensors file"
 _TENSOR_TYPES: Final = {
-    "BOOL": "?",
-    "U8": "u1",
-    "I8": "i1",
-    "U16": "u2",
-    "I16": "i2",
-    "U32": "u4",
-    "I32": "i4",
-    "U64": "u8",
-    "I64": "i8",
-    "F16": "f2",
-    # Widened: NumPy has none.
-    "BF16": "f4",
-    "F32": "f4",
-    "F64": "f8",
-}
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "u2", "I16": "i2", "U32": "u4", "I32": "i4", "U64": "u8", "I64": "i8",
+    # BF16 is widened: NumPy has none.
+    "F16": "f2", "BF16": "f4", "F32": "f4", "F64": "f8",
+}  # fmt: skip
 PIECE_VALUES: Final = 2**24
 
 

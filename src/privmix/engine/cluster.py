@@ -283,7 +283,6 @@ def _asked(*given: Any) -> list[str]:
 
 _KEY_BYTES: Final = 32
 _NONCE: Final = 12
-_TAG: Final = 16
 
 
 @dataclass(frozen=True, eq=False)

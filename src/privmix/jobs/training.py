@@ -132,9 +132,6 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         # Initial weights are those of a resumed run only if they are drawn from the same seed.
         return own_module(model, self.model_seed or 0) if isinstance(model, str) else model
 
-    def _network(self) -> OwnNetwork | None:
-        return None if self.own is None else OwnNetwork.of(self.own, self.facts)
-
     @property
     def _shared(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _SHARED}
@@ -211,7 +208,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             pool=self._public("pool"),
             public=self._public("public"),
             synthetic=self._public("synthetic"),
-            network=self._network(),
+            network=None if self.own is None else OwnNetwork.of(self.own, self.facts),
             records_declared=self.records is not None or self.private_count,
             records_noise_multiplier=count_noise,
             device=self.device,

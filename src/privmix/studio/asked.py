@@ -231,13 +231,8 @@ def _choices(asked: FormData) -> list[Problem]:
     if asked.what == IMAGES and asked.colour not in ("grey", "rgb"):
         found.append(Problem("colour", "Choose whether images are grey or coloured."))
     if asked.what == IMAGES and asked.unit == PERSON:
-        found.append(
-            Problem(
-                "unit",
-                "The studio cannot declare persons of images. Use the command line: privmix release "
-                "--person file=FILE.",
-            )
-        )
+        way = "Use the command line: privmix release --person file=FILE."
+        found.append(Problem("unit", f"The studio cannot declare persons of images. {way}"))
     if bool(asked.ledger) != bool(asked.dataset):
         field = "dataset" if asked.ledger else "ledger"
         found.append(Problem(field, "Enter both the ledger file and the dataset name, or leave both empty."))
