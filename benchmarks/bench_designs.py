@@ -33,6 +33,7 @@ from privmix.data import open_dataset
 from privmix.engine.rows import PrivateRecords
 from privmix.features.base import Extractor, parse_features
 from privmix.features.projected import Projected
+from privmix.jobs.planner import projects
 from privmix.learning.base import LEARNERS
 from privmix.learning.data_model import DataModel
 from privmix.mechanisms.streams import SecretStreams
@@ -152,7 +153,8 @@ def planned(dataset: str, epsilon: float) -> PlannerChoice:
     bound = extractor.usual.residual
     config = ReleaseConfig(records=len(x), dim=x.shape[1], classes=classes, channels=channels, residual_clip_norm=bound)
     model = DataModel.declared(config.dim, len(classes), np.random.default_rng(0), **extractor.usual.of(len(classes)))
-    return choose_design(config, epsilon, DELTA, model, curve=(dataset, epsilon) == ("banking77", 1))
+    curve = (dataset, epsilon) == ("banking77", 1)
+    return choose_design(config, epsilon, DELTA, model, curve=curve, project=projects(extractor))
 
 
 def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any]:
