@@ -52,7 +52,7 @@ _NUMBER_VARIANCE: Final = 0.04
 _NEARER: Final = 0.75
 # See :class:`~privmix.features.base.Usual`. Numbers vary together: both are of tables with no other columns.
 _NUMBER_DECAY: Final = 2.7
-_NUMBER_SHAPES: Final = 0.05
+_NUMBER_SHAPES: Final = 0.07
 _LEAST_DECAY: Final = 0.5
 
 
