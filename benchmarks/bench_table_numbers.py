@@ -195,7 +195,7 @@ def report(runs: list[dict[str, Any]]) -> None:
             before, now = (means[epsilon, start + way] for way in ("before", "now"))
             lost = sum(b < a - 1 for a, b in zip(before, now, strict=True))
             told.append(
-                f"Epsilon {epsilon:g}, {what}: {np.mean(before):.1f}% with numbers on [0, 1], {np.mean(now):.1f}% now, in "
+                f"Epsilon {epsilon:g}, {what}: {np.mean(before):.1f}% with numbers on [0, 1], {np.mean(now):.1f}% now, "
                 f"the mean of {len(now)} tables; {lost} lose more than a point."
             )
     summary = {f"{way}, epsilon {epsilon:g}": float(np.mean(of)) for (epsilon, way), of in means.items()}
