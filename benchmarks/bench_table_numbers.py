@@ -127,7 +127,7 @@ def one_run(name: str, epsilon: float, seed: int, way: str, training: bool) -> d
 
 
 def facts(name: str) -> dict[str, Any]:
-    """What a table is like, in features on [-1, 1]."""
+    """Sizes, spectrum and spread of a table in features on [-1, 1]."""
     x, y, tabular = table(name, True)
     centred = x - x.mean(axis=0, dtype=np.float64)
     values, basis = np.linalg.eigh(np.cov(centred.T))

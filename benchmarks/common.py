@@ -43,6 +43,8 @@ def declared(frame: Any, highest: float = 1.0) -> tuple[Tabular, Any]:
             ends = float(values.min()), float(values.quantile(highest))
             rounded = ([float(f"{end:.{digits}g}") for end in ends] for digits in range(2, 9))
             spec[name] = {"range": next(each for each in rounded if each[0] < each[1])}
+        elif values.dtype == bool:
+            spec[name] = {"boolean": True}
         else:
             spec[name] = {"categories": sorted(map(token_of, values.unique()))}
     return (found := Tabular(spec)), found.transform(frame.astype(object).to_numpy())

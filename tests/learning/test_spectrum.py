@@ -117,5 +117,5 @@ def test_a_trace_is_never_lowered_and_kept_where_noise_hides_nothing(deviation: 
     known = KnownVariance(np.array([0.5, 1.5]), np.zeros(2))
     for seen in (1.0, 2.0):
         np.testing.assert_allclose(with_trace(known, seen, deviation).variance, known.variance)
-    # What is surely there is there.
+    # The least trace is kept.
     assert with_trace(known, -1e6, deviation, 3.0).variance.sum() == pytest.approx(3.0)

@@ -40,7 +40,7 @@ def predict_accuracy(
             raise InvalidInput("learner", name, f"one whose accuracy on design {plan.design} can be forecast")
         found.append(model.measured(*rule, seed=seed))
     linear, balanced, auc = (float(value) for value in np.mean(found, axis=0))
-    # What the model says to be attainable is attained by linear rules: with the classes' own scatters more may be.
+    # The model's attainable accuracy is that of linear rules: scatters of classes may add to it.
     accuracy = max(1 / len(model.shares), 1 - (1 - linear) * kind.errors_left(plan, model))
     if not model.known_shares:
         return choice.PredictedAccuracy(accuracy, name)
