@@ -69,7 +69,7 @@ class Usual:
         """Arguments of :meth:`privmix.learning.data_model.DataModel.declared` for this number of classes."""
         # With fewer classes, features lie more along the widest axes (`gathering`). `fine_shapes` is added where
         # classes are as many as it was measured on, 26 or more. `between` is the variance share between classes, stable
-        # from ten classes on. `number_shapes` is what scatters of very many classes tell; those of two tell nothing.
+        # from ten classes on. `number_shapes` is that for very many classes; with two it is 0.
         return {
             "spectrum_decay": self.spectrum_decay,
             "concentration": self.concentration + self.gathering * math.log(_MANY / classes),

@@ -46,7 +46,7 @@ _EXAMPLES: Final = (
 )
 
 
-# Measured on public tables (benchmarks/results/table_numbers.md). Variance of a number on [0, 1] between declared bounds.
+# Measured on public tables (benchmarks/results/table_numbers.md). Variance of a number on [0, 1].
 _NUMBER_VARIANCE: Final = 0.04
 # Records clipped to this part of their usual distance from the mean lose less than noise then does.
 _NEARER: Final = 0.75

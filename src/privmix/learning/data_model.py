@@ -45,7 +45,7 @@ _MOST_BETWEEN = 0.9
 _GATHERING = 0.25
 _TAIL = (0.2, 0.2)
 _LEAST_APART = 1e-3
-# Where nothing is declared, records lie no nearer to their class: few features hold few classes apart.
+# Records lie no nearer to their class if nothing is declared: few features hold few classes apart.
 _NEAREST = 0.5
 # Declared shares are rounded.
 _SHARES_SUM = 0.02

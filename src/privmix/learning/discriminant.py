@@ -31,7 +31,7 @@ class DiscriminantClassifier(LinearLearner):
     1. *Variances* (:mod:`privmix.learning.spectrum`). With T the covariance without noise, t_i = (U'TU)_ii is the
        variance along direction i. T shares spread_i = (U'T^2U)_ii - t_i^2 between i and other directions. Coefficients
        proportional to z_ki are divided by r_i = t_i + spread_i / t_i, not by t_i. This has the least expected squared
-       error over class means whose covariance is proportional to T. T is known along i to a share of t_i / r_i. Where
+       error over class means whose covariance is proportional to T. T is known along i to a share of t_i / r_i. If
        noise hides their sum, all t_i are raised alike to what it is in the mean (``spectrum.with_trace``).
     2. *Class means* are draws from N(0, b_i t_i), so z_ki ~ N(0, b_i t_i + v_ki), with v_ki the noise and a sampling
        error of t_i / n_k. The shares are b_i = b c t_i^(q - 1), at most 1, with c such that b is the share of the whole

@@ -141,8 +141,8 @@ def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0, fineness: F
 
 def with_trace(known: KnownVariance, seen: float, deviation: float, least: float = 0.0) -> KnownVariance:
     """Return the same, raised alike along all directions to the trace that a noisy one leads to, above ``least``."""
-    # Where noise hides the trace, the likeliest spectrum is often next to nothing, by which a learner would divide. If
-    # any trace above `least` is equally likely, its mean is that of the normal law beyond it.
+    # If noise hides the trace, the likeliest spectrum is often next to nothing, by which a learner would divide. Traces
+    # above `least` are taken as equally likely: their mean is that of the normal law beyond it.
     apart = min(max((least - seen) / (deviation or 1e-300), -30.0), 30.0)
     beyond = math.exp(-(apart**2) / 2 - float(scipy.special.log_ndtr(-apart))) / math.sqrt(2 * math.pi)
     lacking = max(least, seen + deviation * beyond) - float(known.variance.sum())
