@@ -88,6 +88,12 @@ def test_quality_is_said_by_column_and_by_pair_from_the_release_alone() -> None:
     assert "Shares of values are released for 1 of 4 columns" in said
     assert "Use bins (weight); categories (stage); parts (day) to release more." in said
     assert {pair["variation"] is None for pair in found.to_dict()["pairs"]} == {True, False}
+    # For learners records are clipped nearer to their mean than rows need.
+    numbers = {name: one for name, one in spec.items() if name != "ward"}
+    for given, narrow in (({}, True), ({"residual_clip_norm": 0.55}, False)):
+        made = released(None, rare.assign(weight=50, stage=1, day="2024-05-01"), numbers, **given).sample_table(50)
+        assert made.narrow is narrow
+        assert ("clipped for learners" in " ".join(made.notes)) is narrow
     few = released(None, visits(200), epsilon=0.5, delta=1e-3)
     assert "Noise hides a small association" in " ".join(few.sample_table(50).notes)
 

@@ -138,7 +138,13 @@ def test_a_sketch_has_about_the_noise_and_claims_nothing(design: str) -> None:
         config(design, records_noise_multiplier=0.01).sketch(EPSILON, DELTA)
 
 
-@pytest.mark.parametrize(("bound", "epsilon", "noise"), [(0.55, 1, 20), (1.0, 1, 20), (0.1375, 1, 10), (0.1375, 8, 4)])
+NEAR = math.sqrt(0.3 / 0.55)
+
+
+@pytest.mark.parametrize(
+    ("bound", "epsilon", "noise"),
+    [(0.55, 1, 20), (1.0, 1, 20), (0.3, 1, 20 * NEAR), (0.3, 8, 4), (0.001, 1, 20 * NEAR), (0.001, 0.1, 200 * NEAR)],
+)
 def test_records_that_are_clipped_nearer_to_the_mean_have_a_better_one(
     bound: float, epsilon: float, noise: float
 ) -> None:

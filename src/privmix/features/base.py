@@ -65,6 +65,11 @@ class Usual:
     between: float | None = None
     residual: float = 0.55
 
+    def bound(self, given: float | None, *, rows: bool) -> float:
+        """Return the bound after centring: the given one, or the usual one; for ``rows`` of a table that of others."""
+        # Learners need directions: records may be shortened. Rows have the lengths that were released.
+        return given if given is not None else Usual.residual if rows else self.residual
+
     def of(self, classes: int) -> dict[str, float | None]:
         """Arguments of :meth:`privmix.learning.data_model.DataModel.declared` for this number of classes."""
         # With fewer classes, features lie more along the widest axes (`gathering`). `fine_shapes` is added where

@@ -18,7 +18,7 @@ from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.options import CLASSIFY, TABLE
 from privmix.jobs.places import check_figure
-from privmix.jobs.planner import check_goal, columns_of, declared_model, projects, public_model, residual_bound
+from privmix.jobs.planner import check_goal, columns_of, declared_model, projects, public_model
 from privmix.learning.data_model import DataModel
 from privmix.mechanisms.plan import ALL_RECORDS
 from privmix.named import in_words
@@ -269,7 +269,7 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
         mixup_degree=1,
         rows=asked.rows,
         clip_norm=asked.clip_norm,
-        residual_clip_norm=residual_bound(asked.residual_clip_norm, extractor, rows=False),
+        residual_clip_norm=extractor.usual.bound(asked.residual_clip_norm, rows=False),
         per_person=1 if of_persons else None,
     )
     if public is None:
@@ -283,7 +283,7 @@ def predict(asked: Any, progress: Progress = silent) -> ForecastResult | Budgets
         choice = choose_design(config, *budget, model, model_words=words, curve=curve, project=wide, progress=progress)
         degree = degree_by_theory(config, Poisson(), *budget)
         found = ForecastResult(choice, _linear(config, *budget), degree, asked.goal)
-        bound = residual_bound(asked.residual_clip_norm, extractor, rows=True)
+        bound = extractor.usual.bound(asked.residual_clip_norm, rows=True)
         return _with_table(found, replace(config, residual_clip_norm=bound), extractor, model)
 
     budgets = () if asked.epsilon is None else budgets_of(asked.epsilon)
@@ -308,7 +308,7 @@ def _of_columns(asked: Any, extractor: Extractor) -> TableForecast:
             "a label; without one, one budget for tabular: features of two or more columns with bins or categories"
         )
         raise InvalidInput("classes", NO_LABEL, allowed)
-    clipped = {"residual_clip_norm": residual_bound(asked.residual_clip_norm, extractor, rows=True)}
+    clipped = {"residual_clip_norm": extractor.usual.bound(asked.residual_clip_norm, rows=True)}
     dim = extractor.output_dim((len(columns),))
     config = ReleaseConfig(asked.records, dim, ALL_RECORDS, MOMENTS, clip_norm=asked.clip_norm, **clipped)
     found = forecast_table(config.calibrate(budgets_of(asked.epsilon)[0], asked.delta), columns)

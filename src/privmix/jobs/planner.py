@@ -28,7 +28,6 @@ from privmix.planning.table import TableColumn
 from privmix.plans.design import Design
 from privmix.plans.plan import Plan
 from privmix.plans.registry import DESIGNS, made_by
-from privmix.plans.setting import Setting
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.releases.card import plain_picture
@@ -110,12 +109,6 @@ def public_model(config: ReleaseConfig, public: PrivateRecords, holdings: Holdin
     return replace(model, holdings=holdings or ONE_EACH), f"{len(labels)} {PUBLIC}"
 
 
-def residual_bound(given: float | None, extractor: Extractor, *, rows: bool) -> float:
-    """Return the bound after centring: the given one, or the usual one of features; ``rows`` are drawn without it."""
-    # Learners need directions: records may be shortened. Rows of a table have the lengths that were released.
-    return given if given is not None else Setting.residual_clip_norm if rows else extractor.usual.residual
-
-
 def projects(extractor: Extractor) -> bool:
     """Whether features may be projected: where no number means anything by itself."""
     return not isinstance(extractor, Projected | Tabular)
@@ -147,6 +140,7 @@ def design_facts(plan: Plan) -> dict[str, str]:
         **made_by(plan).shown(plan),
         "joint noise multiplier": f"{plan.noise_multiplier:.5g}",
         "mean query's multiplier": "none" if not plan.centred else f"{plan.centre_noise_multiplier:.5g}",
+        "bound around the mean": "none" if not plan.centred else f"{plan.residual_clip_norm:.5g}",
         "noise in " + ", ".join(plan.noise_std): ", ".join(f"{value:.5g}" for value in plan.noise_std.values()),
     }
 

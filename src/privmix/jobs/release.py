@@ -33,16 +33,7 @@ from privmix.jobs.features import features_place, records_of
 from privmix.jobs.job import Job, PlannedJob, RunArguments, RunKey, Work
 from privmix.jobs.options import AUTO, CLASSIFY, TABLE, Local, machine_of
 from privmix.jobs.persons import check_persons, records_of_each
-from privmix.jobs.planner import (
-    Chosen,
-    check_goal,
-    choose,
-    columns_of,
-    declared_model,
-    design_facts,
-    design_of,
-    residual_bound,
-)
+from privmix.jobs.planner import Chosen, check_goal, choose, columns_of, declared_model, design_facts, design_of
 from privmix.jobs.public_data import refuse_private
 from privmix.jobs.release_folder import Release
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM, ReleaseOptions
@@ -316,7 +307,7 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
             rows=self.rows,
             clip_norm=self.clip_norm,
             centre=self.centre,
-            residual_clip_norm=residual_bound(self.residual_clip_norm, self.reader, rows=rows),
+            residual_clip_norm=self.reader.usual.bound(self.residual_clip_norm, rows=rows),
             records_noise_multiplier=count_noise(self.epsilon, self.delta) if self.private_count else None,
             records_declared=self.records is not None,
             channels=self.reader.channels(schema.input_shape),

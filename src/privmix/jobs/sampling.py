@@ -63,6 +63,7 @@ class SampledTable(Shown):
         hidden: values that are too rare to be seen above that noise.
         forecast: the noise's effect on pairs of columns, by the plan; None where no shares were released.
         out: the file that was written, if any.
+        narrow: whether records were clipped nearer to their mean than rows need.
     """
 
     arrow: pa.Table
@@ -77,6 +78,7 @@ class SampledTable(Shown):
     hidden: tuple[str, ...]
     forecast: TableForecast | None
     out: Path | None = None
+    narrow: bool = False
 
     def __len__(self) -> int:
         return int(self.arrow.num_rows)
@@ -113,6 +115,8 @@ class SampledTable(Shown):
             found.append(f"Shares of values are released for {len(told)} of {len(self.released)} columns, {error}.")
         if hidden := self.hidden:
             found.append(f"{len(hidden):,} values are rarer than that, and rows have them by chance: {listed(hidden)}.")
+        if self.narrow:
+            found.append("Records were clipped for learners: a release at `residual_clip_norm` 0.55 has closer rows.")
         return (*found, *(untold if self.forecast is None else self.forecast.notes))
 
     @property
@@ -261,6 +265,7 @@ def sampled(
         tuple(hidden),
         forecast_table(plan, columns, label=label or "") if any(one.told for one in columns) else None,
         place,
+        (plan.residual_clip_norm or plan.clip_norm) < Extractor.usual.residual * plan.clip_norm,
     )
     # Made of released numbers alone: anyone may read it.
     write_table(found, place, private=False)

@@ -17,6 +17,7 @@ from privmix.plans.registry import check_options, check_unit, check_weights, des
 from privmix.plans.setting import Setting, unlabelled
 
 _Found = TypeVar("_Found")
+_NEAREST: Final = 0.3
 WHY: Final = "the least error of linear regression at n, T and the target (Li et al. 2022, Theorem 3.1, noise by PLD)"
 """Why theory takes the number that it takes."""
 
@@ -97,8 +98,9 @@ class ReleaseConfig(Setting):
         return config.with_noise(config._search(guess_noise, epsilon, delta), self._centre_noise(epsilon))
 
     def _centre_noise(self, epsilon: float) -> float:
-        # Records that are clipped nearer to the mean suffer as much more from its error: half of that is paid for.
-        nearer = math.sqrt(min(1.0, self.residual_clip_norm / Setting.residual_clip_norm))
+        # Records that are clipped nearer to the mean suffer as much more from its error: half of that is paid for, down
+        # to the bound of numbers of a table. A mean for smaller ones would leave too little for the rest.
+        nearer = math.sqrt(min(1.0, max(_NEAREST, self.residual_clip_norm) / Setting.residual_clip_norm))
         return max(4.0, nearer * small_query_noise(epsilon))
 
     def _search(self, search: Callable[..., _Found], epsilon: float, delta: float) -> _Found:
