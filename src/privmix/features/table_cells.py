@@ -38,7 +38,6 @@ class ColumnKind(ABC):
     """
 
     # `key` is the field of a specification that declares the kind, `fields` are the others that it allows.
-
     # `is_number`: a cell becomes one number on [0, 1], and one feature more where missing values have their own.
 
     key: ClassVar[str]
