@@ -170,6 +170,7 @@ def report(runs: list[dict[str, Any]]) -> None:
             if cells:
                 size = f"{one['records']:,} x {one['features']}, {one['classes']} classes"
                 lines.append([f"{name} ({size})", f"{epsilon:g}", *(cells.get(way, "-") for way in ways)])
+    logged = {f"epsilon {epsilon:g}": means.get((epsilon, f"{TRAINING} log"), []) for epsilon in EPSILONS}
     means = {way: of for way, of in means.items() if len(of) == len(TABLES)}
     for epsilon in EPSILONS:
         cells = {way: f"{np.mean(of):.1f}" for (at, way), of in means.items() if at == epsilon}
@@ -200,7 +201,7 @@ def report(runs: list[dict[str, Any]]) -> None:
         "table_numbers",
         "Numbers of a table, from the middle of their range",
         {"delta": DELTA, "cells": "test accuracy, %: mean (standard deviation, runs)"},
-        {"means": summary, "facts": found},
+        {"means": summary, "logged": logged, "facts": found},
         [" ".join(told), common.table(["table", "epsilon", *words], lines), common.table(heads, known)],
     )
 
