@@ -49,14 +49,14 @@ ALLOWED: dict[str, set[str]] = {
 ROLES: dict[str, set[str]] = {
     "plan": {"accounting", "mechanisms", "plans"},
     "engine": {"mechanisms", "plans", "publication", "engine"},
-    "released": {"mechanisms", "plans", "publication"},
+    "released": {"mechanisms", "plans", "publication", "learning"},
     "evidence": {"mechanisms", "plans", "publication", "audits"},
     "learner": {"plans", "publication", "learning"},
     "audit": {"mechanisms", "plans", "publication", "engine", "audits"},
     "worst_case": {"mechanisms", "plans", "publication", "engine", "audits"},
 }
 # Families that go on from another one.
-GOES_ON = {"stages": {"moments"}, "series": {"moments"}}
+GOES_ON = {"corrected": {"moments"}, "stages": {"moments"}, "series": {"moments"}}
 BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pandas"}, "ledger": {"torch"}}
 
 # Modules beside the floors.

@@ -48,6 +48,8 @@ EVERY_DESIGN = [
     {"design": "class-moments"},
     {"design": "class-moments", "centre": "none"},
     {"design": "moments-series", "steps": 3},
+    {"design": "corrected-moments"},
+    {"design": "corrected-moments", "centre": "none"},
     {"design": "two-stage"},
     {"design": "two-stage", "centre": "none"},
     {"design": "three-stage"},

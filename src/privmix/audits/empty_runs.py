@@ -233,13 +233,14 @@ def part_tests(plan: SumPlan, released: Any) -> list[NoiseTest]:
 def _vector_tests(part: Part, values: NDArray[np.float32]) -> Iterator[NoiseTest]:
     scaled, half = values.astype(np.float64) / part.noise_std, part.unit / part.noise_std / 2
     yield energy_test(f"noise of the {part.words}", np.square(scaled).sum(), scaled.size, half * math.sqrt(scaled.size))
-    if scaled.ndim == 2:
-        # The sum over classes shows best what they share.
-        over_classes = scaled.sum(axis=1) / math.sqrt(scaled.shape[1])
+    if scaled.ndim > 1:
+        # The sum over classes shows best what they share. A stack has sums of its own each.
+        over_classes = scaled.sum(axis=-1).ravel() / math.sqrt(scaled.shape[-1])
         spread = half * math.sqrt(scaled.size) + ULP * float(np.linalg.norm(scaled))
         name = f"noise of the {part.words} summed over classes"
-        yield energy_test(name, np.square(over_classes).sum(), len(scaled), spread)
-    yield from _small_values_tests(part, scaled.T, half)
+        yield energy_test(name, np.square(over_classes).sum(), len(over_classes), spread)
+    each = scaled if scaled.ndim == 1 else np.swapaxes(scaled, -1, -2).reshape(-1, scaled.shape[-2])
+    yield from _small_values_tests(part, each, half)
 
 
 def _symmetric_tests(part: Part, released: NDArray[np.float32]) -> Iterator[NoiseTest]:

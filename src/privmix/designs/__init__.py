@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
+    from privmix.designs.corrected.plan import CorrectedMoments, CorrectedPlan
     from privmix.designs.moments.plan import ClassMoments, ClassMomentsPlan, Moments, MomentsPlan
     from privmix.designs.rows.classwise import Classwise
     from privmix.designs.rows.fixed import Fixed, RandomWeight
@@ -21,6 +22,8 @@ __all__ = [
     "ClassMoments",
     "ClassMomentsPlan",
     "Classwise",
+    "CorrectedMoments",
+    "CorrectedPlan",
     "Fixed",
     "Hierarchical",
     "Moments",

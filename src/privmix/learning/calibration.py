@@ -39,7 +39,7 @@ def temperature_of(
     spread = _spread(given)
     if not (np.isfinite(spread) and spread > 0):
         return 1.0
-    wanted = softmax(_capped(own) * own, axis=1)
+    wanted = softmax(capped(own) * own, axis=1)
 
     def loss(logarithm: float) -> float:
         return -float((wanted * log_softmax(np.exp(logarithm) * given / spread, axis=1)).sum(axis=1).mean())
@@ -50,10 +50,11 @@ def temperature_of(
 def temperature_of_discriminant(found: ClassStatistics | ClassSums) -> float:
     # The discriminant takes classes for Gaussian; its log odds spread further than those of real records do: at most 1.
     weights, offsets = found.discriminants(found.between())
-    return _capped(_imagined(found) @ (found.basis.T @ weights) + offsets)
+    return capped(_imagined(found) @ (found.basis.T @ weights) + offsets)
 
 
-def _capped(own: Reals) -> float:
+def capped(own: Reals) -> float:
+    """Return the factor on log odds (n, K) that brings their spread down to that of real records."""
     spread = _spread(own)
     return SUREST / spread if spread > SUREST else 1.0
 
@@ -69,8 +70,11 @@ def _imagined(found: ClassStatistics | ClassSums) -> Reals:
     return imagined(found, max(_RECORDS, _RECORDS_A_CLASS * classes), np.random.default_rng(_SEED))
 
 
-def imagined(found: ClassStatistics | ClassSums, count: int, generator: np.random.Generator) -> Reals:
+def imagined(
+    found: ClassStatistics | ClassSums, count: int, generator: np.random.Generator, *, turned: bool = False
+) -> Reals:
     """(count, k) records as a release of such statistics could be of, along its basis and counted from its origin."""
+    # turned: drawn feature by feature and then turned, so that signs of the basis make no other records.
     # Class means (K, k), what is unknown of them (K, k), scatter within classes (k,) and shares (K,).
     between = found.between()
     if isinstance(found, ClassSums):
@@ -86,5 +90,10 @@ def imagined(found: ClassStatistics | ClassSums, count: int, generator: np.rando
         scatter = (shares[:, None] * (np.square(means) + unsure)).sum(axis=0)
         within = np.maximum(variance - scatter, _LEAST_WITHIN * variance)
     which = generator.choice(len(shares), count, p=shares / shares.sum())
-    normal = generator.standard_normal((len(which), means.shape[1]))
+    dim, axes = found.basis.shape
+    normal = (
+        generator.standard_normal((len(which), dim)) @ found.basis
+        if turned
+        else generator.standard_normal((len(which), axes))
+    )
     return np.asarray(means[which] + np.sqrt(unsure[which] + within) * normal)

@@ -237,25 +237,25 @@ class ClassSums:
 def class_statistics(release: ReleasedDataset) -> ClassStatistics | ClassSums:
     """Estimate the class statistics of a release; raise where numbers are not finite or rows do not differ."""
     if release.moments is not None:
-        return _of_moments(release, release.moments)
+        return of_moments(release.moments, release.label_offset, release.transform.centre is not None)
     once = release.rows == release.num_classes and not release.mixes_all_classes and release.noise_std_y == 0
     # One row a class and nothing else.
     sums = once and len(set(release.y.argmax(axis=0))) == release.num_classes
     return ClassSums.of(release) if sums else _of_rows(release)
 
 
-def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatistics:
+def of_moments(moments: SecondMoments, label_offset: float, centred: bool) -> ClassStatistics:
     moments.check_finite()
-    shares, doubt = moments.known_shares(release.label_offset)
+    shares, doubt = moments.known_shares(label_offset)
     second = moments.second.astype(np.float64) / moments.records
     # Sums of classes over n.
     sums, random = moments.cross.T.astype(float) / moments.records, (moments.noise_std_cross / moments.records) ** 2
     origin, noise = np.zeros(moments.dim), random / np.square(shares)
-    if release.label_offset == 0:
+    if label_offset == 0:
         # Labels as they are have the mean of all: X'Y 1 = X'1.
         whole, classes = sums.sum(axis=0), len(shares)
         origin = whole
-        if release.transform.centre is not None:
+        if centred:
             # This is how far the released mean is off, plus noise, which James and Stein's factor takes out. The rest
             # of it is noise of the sums, in equal parts.
             factor = max(0.0, 1 - classes * random / max(float(np.square(whole).mean()), np.finfo(float).tiny))

@@ -38,6 +38,8 @@ from privmix.fields import Checked, Whole
 from privmix.mechanisms.streams import SecretStreams
 
 _EXACT_FLOAT64 = 2**53
+# Integers of this many bits are float32 numbers, and sums of products below 2^53 are exact in float64.
+_FLOAT32_BITS, _EXACT_BITS = 23, 52
 # The largest draw is below 2**6 scales, so noise and any exact sum of this size still fit in float64's integers.
 _LARGEST_SCALE = 2.0**46
 
@@ -67,6 +69,14 @@ class Lattice(Checked):
         if not (scaled.max(initial=0.0) < _EXACT_FLOAT64 and scaled.min(initial=0.0) > -_EXACT_FLOAT64):
             raise InvalidInput("features", WITHHELD, f"finite numbers below 2**53 steps of the grid 2**-{self.bits}")
         return np.trunc(scaled, out=scaled)
+
+
+def exact_bits(rows: NDArray[Any], lattice_bits: int) -> int:
+    """Bits of the finest grid on which entries of rows fit float32, and products with records add up exactly."""
+    largest = math.frexp(float(np.abs(rows).max(initial=0.0)))[1]
+    norm = math.sqrt(float(np.square(rows, dtype=np.float64).sum(axis=1).max()))
+    # A sum of products is at most the product of the norms, and records in lattice steps are of norm 2^bits at most.
+    return min(_FLOAT32_BITS - largest, _EXACT_BITS - lattice_bits - math.frexp(norm)[1] - 1)
 
 
 def gaussian_on_lattice(

@@ -80,16 +80,21 @@ class MomentsPlan(SumPlan):
         return 0.0 if self.plain_labels else super().label_offset
 
     @property
+    def moments_noise_multiplier(self) -> float:
+        """Multiplier of X'X, X'Y and the label sums together."""
+        return self.noise_multiplier
+
+    @property
     def second_noise_multiplier(self) -> float:
-        return self.noise_multiplier / math.sqrt((1 - self.count_share) * (1 - self.label_share))
+        return self.moments_noise_multiplier / math.sqrt((1 - self.count_share) * (1 - self.label_share))
 
     @property
     def cross_noise_multiplier(self) -> float:
-        return self.noise_multiplier / math.sqrt((1 - self.count_share) * self.label_share)
+        return self.moments_noise_multiplier / math.sqrt((1 - self.count_share) * self.label_share)
 
     @property
     def count_noise_multiplier(self) -> float:
-        return self.noise_multiplier / math.sqrt(self.count_share)
+        return self.moments_noise_multiplier / math.sqrt(self.count_share)
 
     @property
     def arrays(self) -> tuple[ReleasedArray, ...]:

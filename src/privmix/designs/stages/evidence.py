@@ -21,6 +21,7 @@ from privmix.designs.stages.released import ResidualMap, ThreeStageMoments, TwoS
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.errors import InvalidInput
+from privmix.mechanisms.noise import exact_bits
 
 Single = NDArray[np.float32]
 
@@ -97,5 +98,5 @@ def _rounding(rows: released.Reals, lattice_bits: int) -> released.Reals:
     lengths = np.linalg.norm(rows, axis=1)
     if not (lengths > 0).all():
         raise InvalidInput("released directions", "nothing but 0", "those that follow from what was released first")
-    step = 2.0 ** -released.grid_bits(rows, lattice_bits)
+    step = 2.0 ** -exact_bits(rows, lattice_bits)
     return np.asarray(ROUNDING + 4 * step * math.sqrt(rows.shape[1]) / lengths)

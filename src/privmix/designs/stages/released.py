@@ -12,6 +12,7 @@ from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.mechanisms.clipping import l2_norms
+from privmix.mechanisms.noise import exact_bits
 from privmix.publication.second_moments import (
     Arrays,
     SecondMoments,
@@ -31,8 +32,6 @@ _LEAST = 1e-3
 LEAST = float(np.finfo(np.float32).eps)
 # Shares of the variance between classes that are weighed against each other.
 _SHARES = np.geomspace(1e-6, 1.0, 56)
-# Integers of this many bits are float32 numbers, and sums of products below 2^53 are exact in float64.
-_FLOAT32_BITS, _EXACT_BITS = 23, 52
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +77,7 @@ class ResidualMap:
     lattice_bits: int
 
     def __post_init__(self) -> None:
-        bits = grid_bits(self.directions, self.lattice_bits)
+        bits = exact_bits(self.directions, self.lattice_bits)
         steps = self.directions.astype(np.float64) * 2.0**bits
         assert np.array_equal(steps, np.rint(steps)), "directions off their grid"
         object.__setattr__(self, "_steps", np.ascontiguousarray(steps.T))
@@ -139,7 +138,7 @@ def residual_map(plan: TwoStagePlan, moments: SecondMoments, axes: Axes | None =
 
 def _on_grid(directions: Reals, means: Reals, lattice_bits: int) -> ResidualMap:
     # The grid is that of slightly larger directions: rounding makes none longer, so the result is on its own grid, too.
-    grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), lattice_bits)
+    grid = 2.0 ** exact_bits(directions * (1 + 2.0**-12), lattice_bits)
     on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
     return ResidualMap(on_grid, means.astype(np.float32), lattice_bits)
 
@@ -157,14 +156,6 @@ def weighted(
     # b e / (b e + v)
     means *= share * variance / np.maximum(share * variance + noise, np.finfo(float).tiny)
     return (basis * weights).T, means * weights
-
-
-def grid_bits(directions: NDArray[np.float32] | Reals, lattice_bits: int) -> int:
-    """Bits of the finest grid on which entries fit float32, and products with records add up exactly."""
-    largest = math.frexp(float(np.abs(directions).max(initial=0.0)))[1]
-    norm = math.sqrt(float(np.square(directions, dtype=np.float64).sum(axis=1).max()))
-    # A sum of products is at most the product of the norms, and records in lattice steps are of norm 2^bits at most.
-    return min(_FLOAT32_BITS - largest, _EXACT_BITS - lattice_bits - math.frexp(norm)[1] - 1)
 
 
 def between_share(means: Reals, variance: Reals, noise: Reals) -> float:

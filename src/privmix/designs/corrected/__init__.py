@@ -1,0 +1,1 @@
+"""Second moments, and the errors of models that follow from them."""
