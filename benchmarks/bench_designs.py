@@ -75,9 +75,9 @@ TABLES: dict[str, tuple[str, str, str, str]] = {
 SCHEDULE: list[tuple[str, tuple[float, ...], tuple[str, ...], int]] = [
     ("banking77", (1, 2, 4, 8), tuple(labels()), 5),
     ("adult", (1, 8), tuple(labels()), 5),
-    ("adult-bins", (1, 8), ("moments",), 5),
-    ("mnist", (1, 8), ("moments", "two-stage", "three-stage", "poisson"), 5),
-    ("mnist-700", (1, 8), ("moments", "two-stage", "three-stage", "poisson"), 10),
+    ("adult-bins", (1, 8), ("moments", "corrected-moments"), 5),
+    ("mnist", (1, 8), ("moments", "corrected-moments", "two-stage", "three-stage", "poisson"), 5),
+    ("mnist-700", (1, 8), ("moments", "corrected-moments", "two-stage", "three-stage", "poisson"), 10),
     *((name, (1, 8), tuple(labels()), 20) for name in TABLES),
 ]
 TRAINING = "DP-SGD, linear, defaults"

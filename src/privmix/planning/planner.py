@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from privmix.designs.corrected.plan import CORRECTED
 from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, ClassMoments, Moments
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning.base import LEARNERS
@@ -41,9 +42,11 @@ def predict_accuracy(
         found.append(model.measured(*rule, seed=seed))
     linear, balanced, auc = (float(value) for value in np.mean(found, axis=0))
     # The model's attainable accuracy is that of linear rules: scatters of classes may add to it.
-    accuracy = max(1 / len(model.shares), 1 - (1 - linear) * kind.errors_left(plan, model))
+    left, least = kind.errors_left(plan, model), 1 / len(model.shares)
+    accuracy = max(least, 1 - (1 - linear) * left)
     if not model.known_shares:
         return choice.PredictedAccuracy(accuracy, name)
+    balanced, auc = max(least, 1 - (1 - balanced) * left), max(0.5, 1 - (1 - auc) * left)
     return choice.PredictedAccuracy(accuracy, name, balanced, auc, float(model.shares.max()))
 
 
@@ -221,7 +224,8 @@ def _projections(
 
     errors = [1 - forecast(trial) for _, trial in trials]
     most = (1 + _WIDTH_MARGIN) * min(errors)
-    return [next(trial for trial, error in zip(trials, errors, strict=True) if error <= most)]
+    width = next(trial.dim for (_, trial), error in zip(trials, errors, strict=True) if error <= most)
+    return [trial for one in narrow if one.dim == width for trial in _trials(one) if trial[0] in (MOMENTS, CORRECTED)]
 
 
 def _searched(config: ReleaseConfig, plan: Plan, model: DataModel) -> _Found:

@@ -79,9 +79,9 @@ class ErrorSums:
     """Exact sums of products of records and errors on the lattice. Secret.
 
     Formal guarantees:
-        * Bounded: errors are divided by 0.2, clipped to norm 1 and rounded toward zero, here. For any model a record of
-          norm 1 therefore adds at most the norm of itself with the constant, sqrt(17/16), in units of both bounds. So
-          does a person: records and errors have the roots of the records' weights, which sum to 1 at most.
+        * Bounded: errors are divided by their bound, clipped to norm 1 and rounded toward zero, here. For any model a
+          record of norm 1 therefore adds at most the norm of itself with the constant, sqrt(17/16), in units of both
+          bounds. So does a person: records and errors have the roots of the records' weights, which sum to 1 at most.
         * Exact: every sum is an integer below 2^53; more records than that allows raise.
     """
 

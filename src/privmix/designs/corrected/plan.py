@@ -15,10 +15,13 @@ from privmix.plans.registry import register
 from privmix.plans.setting import Setting
 
 CORRECTED: Final = "corrected-moments"
-ERROR_BOUND: Final = 0.2
+ERROR_BOUND: Final = 0.5
 """Longest error of a record: its one-hot label less the model's probabilities is clipped to this norm."""
 CONSTANT: Final = 0.25
 """The number, in clipping bounds, that follows a record's features, for the offsets of the scores."""
+# Shares of the moments' budget that a planner tries: errors make up for some of what these lose.
+_LABEL_SHARES: Final = (0.35, 0.65, 0.9)
+_COUNT_SHARES: Final = (0.01, 0.03)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,7 @@ class CorrectedPlan(MomentsPlan):
 
     1. *Moments*, as in :class:`privmix.designs.MomentsPlan`, with what ``correction_share`` leaves of the budget.
     2. *A model* of the classes' log odds follows from these numbers alone (:mod:`privmix.designs.corrected.released`).
-    3. *Its errors.* e is a record's one-hot label less the probabilities of the model, clipped to norm 0.2. The sum of
+    3. *Its errors.* e is a record's one-hot label less the probabilities of the model, clipped to norm 0.5. The sum of
        z e' is released with Gaussian noise, z the record followed by a constant.
     4. *A better model* follows from them. Steps 3 and 4 are done ``corrections`` times.
 
@@ -40,8 +43,8 @@ class CorrectedPlan(MomentsPlan):
     ``event`` (Dong, Roth, Su 2021, Theorem 3.2 and Corollary 3.3).
 
     Formal guarantees (in addition to those of :class:`MomentsPlan`):
-        * one record changes each of the sums of errors by at most 0.2 C sqrt(17/16), for any model: the noise of each
-          is scaled to that;
+        * one record changes each sum of errors by at most C sqrt(17/16) / 2, for any model, and the noise of each is
+          scaled to that;
         * ``event`` is the composition of all queries, and of the mean's.
     """
 
@@ -106,7 +109,7 @@ class CorrectedPlan(MomentsPlan):
 class CorrectedMoments(Moments):
     """Second moments of all records, and then, a few times, the errors of the model that follows from what is known.
 
-    Shares, number of corrections and bound of errors were chosen on fourteen public tables and are flat: half to three
+    Shares, number of corrections and bound of errors were chosen on public tables, and are flat there: half to three
     quarters of the budget for moments and two to six corrections are within 0.2 points of each other.
     """
 
@@ -144,6 +147,9 @@ class CorrectedMoments(Moments):
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Moments]]:
         return [] if setting.dim > LARGEST_DIM else [(cls.name, cls())]
+
+    def ranges(self) -> Mapping[str, Sequence[float]]:
+        return {"label_share": _LABEL_SHARES, "count_share": _COUNT_SHARES}
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "correction_share": self.correction_share, "corrections": self.corrections}
