@@ -245,6 +245,7 @@ def worst_case_of(plan: Plan) -> AnyCase:
       greatest common divisor; random weights depend on m itself, so that both stay;
     * moments, class-moments: one query; how many rows are sampled from its answer plays no part;
     * two-stage, three-stage: all queries show the canary; with one feature there is one direction, where it is clipped;
+    * corrected-moments: all queries show the canary, whose errors are clipped: models know next to nothing;
     * centred plans keep their classes and have one canary a run: records share the released mean.
     """
     return WORST_CASE.of(made_by(plan))(plan)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class Sample(NewFile, Command["SampledTable"]):
     """Sample table rows from a release of the table.
 
-    Fits a mixture to the released pairs of columns (designs moments, class-moments, two-stage, three-stage). Reads no
-    private data and spends no privacy; no row is a real record. Exit code 4 if the fit misses a pair by more than its
-    noise.
+    Fits a mixture to the released pairs of columns (designs moments, class-moments, corrected-moments, two-stage,
+    three-stage). Reads no private data and spends no privacy; no row is a real record. Exit code 4 if the fit misses a
+    pair by more than its noise.
 
     Raises:
         InvalidInput: the release has no second moments or is of no table, a number is out of range, or the file can't

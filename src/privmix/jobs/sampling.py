@@ -275,7 +275,7 @@ def sampled(
 def check_rows(rows: int, label: str | None, extractor: Extractor, plan: Plan | None) -> None:
     """Raise unless a release of this plan and extractor has rows to add; None: the planner chooses the plan later."""
     check_integer("with_rows", rows, low=1, high=MOST_ROWS)
-    designs = "design moments, class-moments, two-stage or three-stage"
+    designs = "design moments, class-moments, corrected-moments, two-stage or three-stage"
     fits = plan is None or (has_pairs(plan) and plan.dim <= LARGEST_TABLE)
     if not isinstance(extractor, Tabular) or not fits:
         allowed = f"{designs} of a table (`features` tabular:SPEC.json) of at most {LARGEST_TABLE} features"
@@ -336,8 +336,8 @@ def checked_table(
 def _table_of(dataset: ReleasedDataset) -> tuple[Tabular, SecondMoments]:
     if dataset.moments is None:
         allowed = (
-            "moments, class-moments, two-stage or three-stage, whose X'X holds the table of every pair of columns; "
-            "from rows of other designs `privmix fit` learns a classifier"
+            "moments, class-moments, corrected-moments, two-stage or three-stage, whose X'X holds the table of every "
+            "pair of columns; from rows of other designs `privmix fit` learns a classifier"
         )
         raise InvalidInput("design", dataset.design, allowed)
     if dataset.extractor.get("name") != Tabular.name:
