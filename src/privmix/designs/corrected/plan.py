@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, Moments, MomentsPlan, lattice_bits
-from privmix.fields import Count, Share, Switch
+from privmix.fields import Share, Switch, Whole
 from privmix.options import described, option
 from privmix.plans.parts import Part, ReleasedArray
 from privmix.plans.registry import register
@@ -22,6 +22,8 @@ CONSTANT: Final = 0.25
 # Shares of the moments' budget that a planner tries: errors make up for some of what these lose.
 _LABEL_SHARES: Final = (0.35, 0.65, 0.9)
 _COUNT_SHARES: Final = (0.01, 0.03)
+# A plan that somebody else wrote lists a query for each: without a limit it would fill the memory.
+Times = Annotated[int, Whole(1, 100)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ class CorrectedPlan(MomentsPlan):
     """
 
     correction_share: Share
-    corrections: Count
+    corrections: Times
 
     made_by: ClassVar[str] = CORRECTED
     needs_labels: ClassVar[bool] = True
@@ -133,7 +135,7 @@ class CorrectedMoments(Moments):
 
     plain_labels: Switch = option(True, "Release labels as they are: better with few records, worse for table rows.")
     correction_share: Share = option(0.4, "Share of the budget for the errors of models.")
-    corrections: Count = option(3, "How often errors are released, and the model corrected.")
+    corrections: Times = option(3, "How often errors are released, and the model corrected.")
 
     def constants(
         self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
