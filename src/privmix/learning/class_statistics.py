@@ -244,7 +244,11 @@ def class_statistics(release: ReleasedDataset) -> ClassStatistics | ClassSums:
     return ClassSums.of(release) if sums else _of_rows(release)
 
 
-def of_moments(moments: SecondMoments, label_offset: float, centred: bool) -> ClassStatistics:
+def of_moments(
+    moments: SecondMoments, label_offset: float, centred: bool, *, digits: type[np.floating[Any]] = np.float32
+) -> ClassStatistics:
+    # digits: of the eigenvectors. Where features are nearly dependent, discriminants of other machines differ in the
+    # third digit with float32, and in the twelfth with float64.
     moments.check_finite()
     shares, doubt = moments.known_shares(label_offset)
     second = moments.second.astype(np.float64) / moments.records
@@ -270,7 +274,7 @@ def of_moments(moments: SecondMoments, label_offset: float, centred: bool) -> Cl
             noise = random * (np.square(1 / shares - taken) + (classes - 1) * np.square(taken))
         second -= np.outer(origin, origin)
     means, counts = sums / shares[:, None] - origin, shares * moments.records
-    values, basis = eigh_lower(np.asarray(second, dtype=np.float32, order="F"))
+    values, basis = eigh_lower(np.array(second, dtype=digits, order="F"))
     deviation = moments.noise_std_second / math.sqrt(2) / moments.records
     known = known_variance(values.astype(np.float64), AdditiveNoise(moments.dim, deviation))
     # At least as far as classes lie apart without noise, less its standard deviation, records do.

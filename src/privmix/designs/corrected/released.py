@@ -20,9 +20,11 @@ Reals = NDArray[np.float64]
 
 # What the noise of one correction adds to log odds, as a standard deviation. From 0.5 to 1 accuracy is the same.
 _TRUST: Final = 0.7
-# Records that stand for the private ones in the Hessian, with a fixed seed: at most so many numbers.
+# Records that stand for the private ones in the Hessian, with a fixed seed. Their numbers and log odds are limited: a
+# small file may be a release of very many classes.
 _RECORDS, _RECORDS_A_CLASS, _NUMBERS, _SEED = 4000, 40, 2**26, 0
-_STEPS, _LEFT = 100, 1e-5
+# Numerical: with more left, other machines would end elsewhere where features are nearly dependent.
+_STEPS, _LEFT = 400, 1e-8
 # Log odds are rounded to whole steps before they become probabilities; those farther behind the best count alike.
 _STEP, _DEEPEST, _WHOLE = 2.0**-8, 16, 2.0**32
 _TABLE: Final = np.rint(_WHOLE * np.exp(-_STEP * np.arange(_DEEPEST / _STEP + 1)))
@@ -63,7 +65,7 @@ class Model:
           matrix and of records are integers times powers of 2, whose products add up exactly. Log odds are rounded to
           whole steps, and probabilities are quotients of whole numbers from a table. So no block, neighbour, thread
           or order of adding changes a bit.
-        * Bounded: errors are at most 1, in norm, once divided by their bound and rounded to the lattice by the caller.
+        * Bounded: errors are at most sqrt(2), in norm; those who sum them clip them.
     """
 
     matrix: NDArray[np.float32]
@@ -100,9 +102,10 @@ class Corrections:
     def __init__(
         self, moments: SecondMoments, bound: float, noise_std: float, label_offset: float, centred: bool
     ) -> None:
-        found = of_moments(moments, label_offset, centred)
+        found = of_moments(moments, label_offset, centred, digits=np.float64)
         weights, offsets = found.discriminants(found.between())
-        count = min(max(_RECORDS, _RECORDS_A_CLASS * len(offsets)), _NUMBERS // (len(weights) + 1))
+        most = max(1, _NUMBERS // sum(weights.shape))
+        count = min(max(_RECORDS, _RECORDS_A_CLASS * len(offsets)), most)
         records = imagined(found, count, np.random.default_rng(_SEED), turned=True) @ found.basis.T + found.origin
         records /= np.maximum(np.linalg.norm(records, axis=1, keepdims=True), bound)
         self._records = np.column_stack([records, np.full(count, CONSTANT)])
