@@ -247,8 +247,8 @@ def class_statistics(release: ReleasedDataset) -> ClassStatistics | ClassSums:
 def of_moments(
     moments: SecondMoments, label_offset: float, centred: bool, *, digits: type[np.floating[Any]] = np.float32
 ) -> ClassStatistics:
-    # digits: of the eigenvectors. Where features are nearly dependent, discriminants of other machines differ in the
-    # third digit with float32, and in the twelfth with float64.
+    # digits: of the eigenvectors. If features are nearly dependent, discriminants of other machines differ in the third
+    # digit with float32, and in the twelfth with float64.
     moments.check_finite()
     shares, doubt = moments.known_shares(label_offset)
     second = moments.second.astype(np.float64) / moments.records

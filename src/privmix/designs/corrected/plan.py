@@ -22,7 +22,7 @@ CONSTANT: Final = 0.25
 # Shares of the moments' budget that a planner tries: errors make up for some of what these lose.
 _LABEL_SHARES: Final = (0.35, 0.65, 0.9)
 _COUNT_SHARES: Final = (0.01, 0.03)
-# A plan that somebody else wrote lists a query for each: without a limit it would fill the memory.
+# A plan lists a query for each: without a limit a stranger's plan would fill the memory.
 Times = Annotated[int, Whole(1, 100)]
 
 
@@ -36,9 +36,9 @@ class CorrectedPlan(MomentsPlan):
        z e' is released with Gaussian noise, z the record followed by a constant.
     4. *A better model* follows from them. Steps 3 and 4 are done ``corrections`` times.
 
-    A record that the model gets right adds next to nothing, and so errors need less noise than labels. This is a few
-    steps of a noisy Newton method for logistic regression (compare Avella-Medina, Bradshaw and Loh 2021; Ganesh,
-    Haghifam, Steinke and Thakurta 2023), whose Hessian costs nothing: it is that of records drawn from the moments.
+    A record that the model gets right adds next to nothing, and so errors need less noise than labels. These are noisy
+    steps of Newton's method for logistic regression (compare Avella-Medina, Bradshaw and Loh 2021; Ganesh, Haghifam,
+    Steinke and Thakurta 2023). The Hessian costs nothing: it is that of records drawn from the moments.
 
     All noise is fixed here, before any record is read: errors depend on earlier answers, the noise of their sums does
     not. Such an adaptive composition of Gaussian queries costs as much as the same queries together: the price of
@@ -111,8 +111,8 @@ class CorrectedPlan(MomentsPlan):
 class CorrectedMoments(Moments):
     """Second moments of all records, and then, a few times, the errors of the model that follows from what is known.
 
-    Shares, number of corrections and bound of errors were chosen on public tables, and are flat there: half to three
-    quarters of the budget for moments and two to six corrections are within 0.2 points of each other.
+    Shares, number of corrections and bound of errors were chosen on public tables. Half to three quarters of the budget
+    for moments, and two to six corrections, are within 0.2 points of each other there.
     """
 
     name = "corrected-moments"

@@ -18,7 +18,7 @@ from privmix.publication.second_moments import Arrays, SecondMoments
 
 Reals = NDArray[np.float64]
 
-# What the noise of one correction adds to log odds, as a standard deviation. From 0.5 to 1 accuracy is the same.
+# Standard deviation that the noise of one correction adds to log odds. From 0.5 to 1 accuracy is the same.
 _TRUST: Final = 0.7
 # Records that stand for the private ones in the Hessian, with a fixed seed. Their numbers and log odds are limited: a
 # small file may be a release of very many classes.
@@ -34,8 +34,9 @@ _TABLE: Final = np.rint(_WHOLE * np.exp(-_STEP * np.arange(_DEEPEST / _STEP + 1)
 class CorrectedSecondMoments(SecondMoments):
     """Public second moments of records (:class:`SecondMoments`), and the errors of models that follow from them."""
 
-    # models (J, d + 1, K): see :class:`Model`. errors (J, d + 1, K): sums of C (z, 1/4) e' over records z in clipping
-    # bounds C, e their errors by the model of the same number, with noise of deviation noise_std_errors. bound: C.
+    # models (J, d + 1, K): see :class:`Model`. errors (J, d + 1, K): sums of C (z, 1/4) e' over records, with noise of
+    # deviation noise_std_errors. z is a record in clipping bounds, e its error by the model of the same number, and
+    # bound is C.
 
     models: NDArray[np.float32]
     errors: NDArray[np.float32]
@@ -116,9 +117,9 @@ class Corrections:
 
     def next(self, model: NDArray[np.float32], errors: NDArray[np.float32]) -> Reals:
         """Return the model after a damped Newton step along noisy ``errors`` (d + 1, K)."""
-        # The Hessian is A = mean of f z z' x (diag p - p p'), with p the probabilities of the records drawn and f the
-        # part of their errors that clipping leaves. The step is (A + l)^-1 E / n. Noise of deviation s moves the log
-        # odds of a record of norm c by s c / (l n) at most; l makes that the trust.
+        # The Hessian is A = mean of f z z' x (diag p - p p') over the records drawn. p are their probabilities, and f
+        # is the part of their errors that clipping leaves. The step is (A + l)^-1 E / n. Noise of deviation s moves the
+        # log odds of a record of norm c by s c / (l n) at most; l makes that the trust.
         records, matrix = self._records, model.astype(np.float64)
         shares = softmax(records @ matrix, axis=1)
         # An error of class k is of squared length 1 - 2 p_k + sum p^2.
