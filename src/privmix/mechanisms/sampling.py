@@ -94,11 +94,9 @@ class Sampler(Checked, ABC):
 class PoissonSampling(Sampler):
     """Each record joins each row independently with probability ``sampling_rate`` (DPMix, NeuroMixGDP, DPFMix)."""
 
-    sampling_rate: Rate
+    adjacency = Adjacency.ADD_REMOVE
 
-    @property
-    def adjacency(self) -> Adjacency:
-        return Adjacency.ADD_REMOVE
+    sampling_rate: Rate
 
     def event(self, query: Event) -> Event:
         return Repeated(PoissonSampled(self.sampling_rate, query), self.rows)
@@ -118,15 +116,13 @@ class AllocationSampling(Sampler):
     # Random allocation (Feldman and Shenfeld 2025). Block j ends before row (j + 1) * rows // rows_each. A record's row
     # depends on the key, the block and the record's place alone, and is independent of all others'.
 
+    adjacency = Adjacency.ADD_REMOVE
+
     rows_each: Count
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("rows_each", self.rows_each, low=1, high=self.rows)
-
-    @property
-    def adjacency(self) -> Adjacency:
-        return Adjacency.ADD_REMOVE
 
     def event(self, query: Event) -> Event:
         size, longer = divmod(self.rows, self.rows_each)
@@ -180,16 +176,14 @@ class FixedSizeSampling(Sampler):
 
     # Priced for replaced records: with the size fixed, a row's members and weights depend on no record's content.
 
+    adjacency = Adjacency.REPLACE_ONE
+
     sample_size: Count
     weights: DirichletWeights | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("sample_size", self.sample_size, low=1, high=self.records)
-
-    @property
-    def adjacency(self) -> Adjacency:
-        return Adjacency.REPLACE_ONE
 
     def event(self, query: Event) -> Event:
         return Repeated(FixedSizeSampled(self.records, self.sample_size, query), self.rows)
@@ -227,14 +221,11 @@ class HierarchicalSampling(Sampler):
     # sampling at p1 p2.
 
     by_class: ClassVar[bool] = True
+    adjacency = Adjacency.ADD_REMOVE
 
     classes: Count
     class_rate: Rate
     record_rate: Rate
-
-    @property
-    def adjacency(self) -> Adjacency:
-        return Adjacency.ADD_REMOVE
 
     def event(self, query: Event) -> Event:
         return Repeated(ClusterSampled(self.class_rate, self.record_rate, query), self.rows)
@@ -260,13 +251,10 @@ class ClasswiseSampling(Sampler):
     # most ceil(rows / classes). Labels are part of the record: the guarantee is for adding or removing one.
 
     by_class: ClassVar[bool] = True
+    adjacency = Adjacency.ADD_REMOVE
 
     classes: Count
     sampling_rate: Rate
-
-    @property
-    def adjacency(self) -> Adjacency:
-        return Adjacency.ADD_REMOVE
 
     def event(self, query: Event) -> Event:
         row = query if self.sampling_rate == 1 else PoissonSampled(self.sampling_rate, query)
@@ -287,9 +275,7 @@ class ClasswiseSampling(Sampler):
 class EveryRecord(Sampler):
     """No draw: each of the queries ("rows") is about every record. There is no amplification."""
 
-    @property
-    def adjacency(self) -> Adjacency:
-        return Adjacency.ADD_REMOVE
+    adjacency = Adjacency.ADD_REMOVE
 
     def event(self, query: Event) -> Event:
         return query if self.rows == 1 else Repeated(query, self.rows)
