@@ -19,6 +19,7 @@ from privmix.data.files import reading
 from privmix.data.remote_files import as_remote
 from privmix.errors import InvalidInput, MissingExtra, StorageError
 from privmix.folders import file_mode, hold, open_private
+from privmix.mechanisms.membership import Secret
 from privmix.scratch import ScratchFolder
 
 # A started one listens on the loopback interface to holders of its token, with its files in an owner-only folder.
@@ -286,17 +287,14 @@ _NONCE: Final = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Sealed:
+class Sealed(Secret):
     """An object that only a key holder can open: encrypted uint8 pieces, and a nonce and a tag for each."""
 
     pieces: tuple[NDArray[np.uint8], ...]
     seals: tuple[bytes, ...]
 
-    def __repr__(self) -> str:
-        return "<Sealed>"
 
-
-class ObjectKey:
+class ObjectKey(Secret):
     """Encrypts objects by AES-256-GCM, under a 32-byte key that no other process has and that no disk holds.
 
     Formal guarantees:
@@ -307,9 +305,6 @@ class ObjectKey:
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = secrets.token_bytes(_KEY_BYTES) if key is None else key
-
-    def __repr__(self) -> str:
-        return "<ObjectKey>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ObjectKey, (self._key,)

@@ -16,6 +16,7 @@ from privmix.engine.rows import Engine, RowBlock, RowEngine, default_memory
 from privmix.engine.tiles import TileReader
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.folders import no_core_dumps
+from privmix.mechanisms.membership import Secret
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.plan import BasePlan
 from privmix.progress import Progress, silent
@@ -171,14 +172,11 @@ class Room:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
 
 
-class VectorSum:
+class VectorSum(Secret):
     """A sum of vectors of whole numbers. Secret."""
 
     def __init__(self, dim: int) -> None:
         self.total: NDArray[np.float64] = np.zeros(dim)
-
-    def __repr__(self) -> str:
-        return "<VectorSum>"
 
     def merge(self, other: "VectorSum") -> None:
         self.total += other.total

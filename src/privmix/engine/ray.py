@@ -24,7 +24,7 @@ from privmix.engine.records import PersonStoreTiles, RecordSource, RecordTiles, 
 from privmix.engine.tiles import TileReader, TileSummer, empty_sums
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.folders import no_core_dumps
-from privmix.mechanisms.membership import ROW_TILE
+from privmix.mechanisms.membership import ROW_TILE, Secret
 from privmix.mechanisms.mixing import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans.plan import BasePlan
@@ -52,7 +52,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class ObjectTiles:
+class ObjectTiles(Secret):
     """Tiles in Ray's object store, encrypted under a key that travels by itself."""
 
     # facts: sealed: numbers of records and units, and records of each tile. refs: of each tile's records and persons'
@@ -61,9 +61,6 @@ class ObjectTiles:
     dim: int
     facts: Sealed
     refs: tuple[Any, ...]
-
-    def __repr__(self) -> str:
-        return "<ObjectTiles>"
 
     @classmethod
     def of(cls, tiles: RecordTiles, key: ObjectKey) -> "ObjectTiles":
@@ -82,7 +79,7 @@ class ObjectTiles:
 _FACTS: Final = "facts of tiles"
 
 
-class OpenedTiles:
+class OpenedTiles(Secret):
     """The same, with their key: of one process."""
 
     def __init__(self, sealed: ObjectTiles, key: ObjectKey) -> None:
@@ -91,9 +88,6 @@ class OpenedTiles:
         self.count: int = count
         self.units: int = units
         self.dim: int = sealed.dim
-
-    def __repr__(self) -> str:
-        return "<OpenedTiles>"
 
     def length(self, index: int) -> int:
         lengths: tuple[int, ...] = self._lengths
@@ -249,15 +243,12 @@ class Started(Generic[AnySums]):
 
 
 @dataclass(frozen=True)
-class PassTask:
+class PassTask(Secret):
     """The parts of a pass that a worker needs. Private, but without any key."""
 
     plan: BasePlan
     records: RecordTiles | ObjectTiles
     on_start: Callable[[], None] | None = None
-
-    def __repr__(self) -> str:
-        return "<PassTask>"
 
 
 def _sums_of(name: str, span: range) -> str:
@@ -365,7 +356,7 @@ class RayReleaseEngine(PassedRows):
 
 
 @dataclass(frozen=True, eq=False)
-class RowPass(Pass[RowSums]):
+class RowPass(Pass[RowSums], Secret):
     """Sums of the members of some row tiles; the key is the one of the membership streams."""
 
     plan: ReleasePlan
@@ -374,9 +365,6 @@ class RowPass(Pass[RowSums]):
     transform: RecordTransform
     key: bytes
     stage: ClassVar[str] = "sums"
-
-    def __repr__(self) -> str:
-        return "<RowPass>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without what one task keeps: records would travel with it.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from privmix.data.store import FeatureStore
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.mechanisms.membership import RECORD_TILE, tile_length
+from privmix.mechanisms.membership import RECORD_TILE, Secret, tile_length
 from privmix.mechanisms.persons import grouped
 
 Tile = tuple[NDArray[Any], NDArray[np.int64]]
@@ -23,7 +23,7 @@ _BEGINS_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
-class PrivateRecords:
+class PrivateRecords(Secret):
     """Extracted features (n, d) and labels (n,) in 0..K-1. Secret. Memory-mapped arrays stay on disk."""
 
     # persons: (n,) numbers that are equal exactly where the person is; None where each record is a unit of its own.
@@ -31,9 +31,6 @@ class PrivateRecords:
     features: NDArray[Any]
     labels: NDArray[np.int64]
     persons: NDArray[np.int64] | None = None
-
-    def __repr__(self) -> str:
-        return "<PrivateRecords>"
 
     @property
     def units(self) -> int:
@@ -87,7 +84,7 @@ class RecordUnits:
 
 
 @dataclass(frozen=True)
-class ArrayTiles(RecordUnits):
+class ArrayTiles(RecordUnits, Secret):
     """Tiles of arrays, in memory or memory-mapped."""
 
     features: NDArray[Any]
@@ -95,9 +92,6 @@ class ArrayTiles(RecordUnits):
 
     def __post_init__(self) -> None:
         _check_arrays(self.features, self.labels)
-
-    def __repr__(self) -> str:
-        return "<ArrayTiles>"
 
     @property
     def count(self) -> int:
@@ -119,7 +113,7 @@ def _check_arrays(features: NDArray[Any], labels: NDArray[np.int64]) -> None:
         raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
 
 
-class PersonTiles:
+class PersonTiles(Secret):
     """Tiles of ``RECORD_TILE`` persons with all of their records, sorted by class. Secret."""
 
     # Persons are in the order of their first records in the data. Features stay where they are, also on disk.
@@ -133,9 +127,6 @@ class PersonTiles:
         self.count: int = len(self._order)
         self.units: int = len(self._starts) - 1
         self.dim: int = int(features.shape[1])
-
-    def __repr__(self) -> str:
-        return "<PersonTiles>"
 
     def length(self, index: int) -> int:
         return int(self.starts(index)[-1])
@@ -184,15 +175,12 @@ class StoreTiles(ArrayTiles):
         super().__init__(store.features, store.labels)
         object.__setattr__(self, "path", Path(path).resolve())
 
-    def __repr__(self) -> str:
-        return "<StoreTiles>"
-
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickling a memory-mapped array would copy all records; the path is enough on a shared disk.
         return StoreTiles, (str(self.path),)
 
 
-class PersonStoreTiles:
+class PersonStoreTiles(Secret):
     """Tiles of a feature store sorted by person (:func:`privmix.engine.grouping.store_by_person`). Secret."""
 
     # The same tiles that PersonTiles makes of the same records in memory. They travel as StoreTiles do.
@@ -207,9 +195,6 @@ class PersonStoreTiles:
         self.dim: int = store.dim
         self._begins, (units, self._cuts) = store.begins, _tiles_in(store.begins)
         self.units: int = units
-
-    def __repr__(self) -> str:
-        return "<PersonStoreTiles>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PersonStoreTiles, (str(self._path),)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,19 @@ ROW_TILE: Final = 1024
 
 RECORD_TILE: Final = 65_536
 """Private records in a record tile. Streams are keyed by tiles: changing it changes every draw under a key."""
+
+
+class Secret:
+    """A class whose representation is its name alone, also where it is a dataclass."""
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        # A dataclass writes a representation of all fields, unless its class has one.
+        if "__repr__" not in vars(cls):
+            type.__setattr__(cls, "__repr__", Secret.__repr__)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
 
 
 @dataclass(frozen=True, eq=False)

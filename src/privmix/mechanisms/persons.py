@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix, csr_matrix
 
 from privmix.mechanisms.clipping import clip_l2
-from privmix.mechanisms.membership import ROW_TILE, Membership, offsets_of, tile_length
+from privmix.mechanisms.membership import ROW_TILE, Membership, Secret, offsets_of, tile_length
 from privmix.mechanisms.plan import MOST_OF_ONE
 from privmix.mechanisms.streams import SecretStreams
 
@@ -219,7 +219,7 @@ def of_many(
 
 
 @dataclass(frozen=True, eq=False)
-class Givers:
+class Givers(Secret):
     """The persons of a tile as mixed rows use them: each gives a row one record, drawn afresh. Secret.
 
     Formal guarantees:
@@ -234,9 +234,6 @@ class Givers:
     streams: SecretStreams
     index: int
     by_class: bool
-
-    def __repr__(self) -> str:
-        return "<Givers>"
 
     @cached_property
     def _runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
