@@ -346,8 +346,6 @@ def _lines(path: Path, stream: IO[bytes], declared: str) -> Iterator[str]:
 
 @READERS.register
 class Csv(Reader):
-    """Tables of numbers, or of texts; see the top of this file."""
-
     name: ClassVar[str] = "csv"
     words: ClassVar[str] = "CSV"
     endings: ClassVar[str] = ".csv, .tsv, .txt"

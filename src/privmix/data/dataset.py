@@ -168,9 +168,7 @@ def _open_pattern(pattern: Path, request: Request) -> Source:
         files = _of_split(files, request.split)
     if not files:
         raise _no_split(pattern, request)
-    source = open_files(files, request)
-    source.unread = unread
-    return source
+    return open_files(files, request, unread)
 
 
 def _matches(pattern: Path) -> list[Path]:
@@ -214,9 +212,7 @@ def _open_flat(folder: Path, request: Request, own_split: bool) -> Source:
         files = []
     if not files:
         raise _no_split(folder, request)
-    source = open_files(files, request)
-    source.unread = unread
-    return source
+    return open_files(files, request, unread)
 
 
 def _of_one_format(files: list[Path], place: Path) -> list[Path]:
@@ -251,8 +247,8 @@ def _no_split(place: Path, request: Request) -> InvalidInput:
     return InvalidInput("split", request.split, f"a split of {place}{known}")
 
 
-def open_files(files: list[Path], request: Request) -> Source:
-    """Open the files of one split, all of one format, in their order."""
+def open_files(files: list[Path], request: Request, unread: str | None = None) -> Source:
+    """Open the files of one split, all of one format, in their order; ``unread``: a note on those next to them."""
     refuse_arrow(files, files[0])
     reader = reader_of(files[0])
     if reader is None:
@@ -264,6 +260,8 @@ def open_files(files: list[Path], request: Request) -> Source:
     source = reader.open(files, request)
     labels = [place for file in files for place in reader.companions(file) if place.is_file()]
     source.files = tuple(dict.fromkeys([*files, *labels]))
+    if unread is not None:
+        source.unread = unread
     return source
 
 

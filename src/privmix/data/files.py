@@ -131,20 +131,17 @@ class Entries:
 
     def __init__(self) -> None:
         self._noted: list[tuple[int, int]] = []
-        self._less = 0
+        # Lines at the beginning that were counted and are no records.
+        self.less = 0
 
     def note(self, place: int, before: int) -> None:
         """Note a record that begins at byte ``place``, behind ``before`` others; drop notes near the last one."""
         if place - (self._noted[-1][0] if self._noted else 0) >= PIECE:
             self._noted.append((place, before))
 
-    def less_by_one(self) -> None:
-        """Leave the first counted line out of the count."""
-        self._less = 1
-
     def stretches(self, start: int, records: int, *, usable: bool = True) -> NDArray[np.int64]:
         """(k, 2) places from ``start`` on, and the number of records up to the next one; one row if not ``usable``."""
-        noted = [(place, before - self._less) for place, before in self._noted] if usable else []
+        noted = [(place, before - self.less) for place, before in self._noted] if usable else []
         places = [start, *(place for place, _ in noted)]
         befores = [0, *(before for _, before in noted), records]
         return np.column_stack([places, np.diff(befores)]).astype(np.int64)

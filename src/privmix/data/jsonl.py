@@ -140,7 +140,7 @@ def _lines(stream: IO[bytes], entries: Entries | None = None, size: int | None =
     if first:
         yield first
     elif entries is not None:
-        entries.less_by_one()
+        entries.less = 1
     yield from lines
 
 
@@ -173,8 +173,6 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> NDArray[np.object_]:
 
 @READERS.register
 class Jsonl(Reader):
-    """One JSON object a line."""
-
     name: ClassVar[str] = "jsonl"
     words: ClassVar[str] = "JSON lines"
     endings: ClassVar[str] = ".jsonl, .ndjson, .json (JSON lines)"

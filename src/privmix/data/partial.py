@@ -232,7 +232,10 @@ class TileFolder:
             with contextlib.suppress(FileNotFoundError):
                 left = PrivateFolder(place, place.name)
                 if left.has(_BEGIN) and left.read(_BEGIN, _MOST_FACTS) == wanted:
-                    _remove_drafts(left)
+                    # Partial tiles of killed workers; a worker that still runs loses its tile.
+                    for name in left.names():
+                        if name.startswith(f".{_PREFIX}"):
+                            left.remove(name)
                     return cls(left, mark)
                 _check_ours(left)
                 left.discard()
@@ -317,13 +320,6 @@ def tiles_of(path: Path) -> Path:
 def _check_ours(folder: PrivateFolder) -> None:
     tiles = {name for name in folder.names() if name.removeprefix(".").startswith(_PREFIX)}
     folder.check_names({_BEGIN, *tiles})
-
-
-def _remove_drafts(folder: PrivateFolder) -> None:
-    """Partial tiles of killed workers; a worker that still runs loses its tile."""
-    for name in folder.names():
-        if name.startswith(f".{_PREFIX}"):
-            folder.remove(name)
 
 
 def _name(number: int) -> str:

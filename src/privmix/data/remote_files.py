@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from privmix.data.files import know_hash, known_hash
 from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
@@ -158,7 +158,6 @@ class RemotePath:
 
     tree: Tree
     relative: str
-    in_place: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         return f"<RemotePath {self}>"
