@@ -31,8 +31,7 @@ class DataIdentity:
 
 def bind(connection: Connection, dataset: Row[Any], contents: DataIdentity) -> list[str]:
     """Record that the files belong to ``dataset``; returns those that no dataset had."""
-    # Ledgers of the first version keep one hash for each listing: data are recognised by either form.
-    owners = _owners(connection, contents.files, "file") | _owners(connection, contents.listings, "listing")
+    owners = owners_of(connection, contents)
     for owner in owners.values():
         if owner != dataset.id:
             name = connection.execute(select(datasets.c.name).where(datasets.c.id == owner)).scalar_one()
@@ -49,25 +48,17 @@ def bind(connection: Connection, dataset: Row[Any], contents: DataIdentity) -> l
     return new
 
 
-def is_known(connection: Connection, contents: DataIdentity) -> bool:
-    owners = _owners(connection, contents.files, "file") | _owners(connection, contents.listings, "listing")
-    return bool(owners)
-
-
-def keeps_any(connection: Connection) -> bool:
-    return connection.execute(select(fingerprints.c.kind)).first() is not None
-
-
-def keeps_listings(connection: Connection) -> bool:
-    """Whether an earlier version bound contents here."""
-    return connection.execute(select(fingerprints.c.kind).where(fingerprints.c.kind == "listing")).first() is not None
-
-
 def bound_by(entry: dict[str, Any]) -> Iterable[tuple[str, str]]:
     if "fingerprint" in entry:
         yield entry["fingerprint"], "listing"
     for value in entry.get("files", ()):
         yield value, "file"
+
+
+def owners_of(connection: Connection, contents: DataIdentity) -> dict[str, int]:
+    """Return the ids of the datasets that the contents belong to, by hash."""
+    # Ledgers of the first version keep one hash for each listing: data are recognised by either form.
+    return _owners(connection, contents.files, "file") | _owners(connection, contents.listings, "listing")
 
 
 def _owners(connection: Connection, hashes: Sequence[str], kind: str) -> dict[str, int]:

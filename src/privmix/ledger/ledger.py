@@ -14,7 +14,7 @@ from privmix.accounting.filters import Filter, make_filter
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_number
 from privmix.fields import is_printable, stored
 from privmix.ledger import pricing
-from privmix.ledger.contents import DataIdentity, bind, is_known, keeps_any, keeps_listings
+from privmix.ledger.contents import DataIdentity, bind, owners_of
 from privmix.ledger.database import (
     FIRST_HASH,
     canonical,
@@ -262,17 +262,18 @@ class Ledger:
     def knows(self, contents: DataIdentity) -> bool:
         """Whether any of the files, byte by byte, was charged here; a copy in another form is not known."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
-            return is_known(connection, contents)
+            return bool(owners_of(connection, contents))
 
     def knows_data(self) -> bool:
         """Whether any data were charged to a budget here: without, there are none to recognise."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
-            return keeps_any(connection)
+            return connection.execute(select(fingerprints.c.kind)).first() is not None
 
     def keeps_listings(self) -> bool:
         """Whether an earlier version bound contents here by one hash of all files of a place."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
-            return keeps_listings(connection)
+            listings = select(fingerprints.c.kind).where(fingerprints.c.kind == "listing")
+            return connection.execute(listings).first() is not None
 
     def mode(self, name: str) -> str:
         """``"planned"`` or ``"adaptive"``."""
