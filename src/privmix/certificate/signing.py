@@ -25,7 +25,6 @@ PREDICATE_TYPE: Final = "urn:privmix:guarantee:v1"
 KINDS: Final = ("release", "model", "fitted-model", "ledger-total")
 # Allowance for a file's name and digest in a statement, and for the parts that occur once.
 _BYTES_A_FILE, _BYTES_ONCE = 2048, 2**16
-_BLOCK: Final = 2**20
 _PRIVATE_KEY, _MARK_BYTES = re.compile(rb"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----"), 128
 _TOOL = re.compile(r"privmix [\w.+-]{1,40}\Z")
 
@@ -186,11 +185,8 @@ def _files(root: Path) -> dict[str, Path]:
 def _digests(files: Mapping[str, Path]) -> dict[str, str]:
     digests = {}
     for name, path in files.items():
-        digest = hashlib.sha256()
         with open_plain(path, _shown(name)) as stream:
-            while block := stream.read(_BLOCK):
-                digest.update(block)
-        digests[name] = digest.hexdigest()
+            digests[name] = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
     return digests
 
 
