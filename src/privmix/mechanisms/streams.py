@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -93,17 +93,11 @@ class _Closed:
         """Never reached."""
 
 
-class _TakenBack:
-    """Replaces a generator's cipher: an argument to make a generator with, and a lock that stays closed."""
-
-    def __init__(self) -> None:
-        self._cipher = AESCounter(key=0)
-        self.capsule, self.lock = self._cipher.capsule, _Closed()
-
-
 @cache
 def _taken_back() -> Any:
-    return _TakenBack()
+    """Return what replaces a generator's cipher: it makes a generator, and its lock stays closed."""
+    cipher = AESCounter(key=0)
+    return SimpleNamespace(cipher=cipher, capsule=cipher.capsule, lock=_Closed())
 
 
 def _state(key: bytes) -> dict[str, Any]:
