@@ -200,7 +200,9 @@ class Extractor(ABC):
         # bounds their size.
         cls.check_options(options)
         for name, value in options.items():
-            check_scalar(f"features option {name}", value)
+            fits = value is None or (isinstance(value, str) and _WORD.fullmatch(value) is not None)
+            if not fits and not (isinstance(value, bool | int | float) and abs(value) <= _LARGEST):
+                raise InvalidInput(f"features option {name}", value, "a switch, a number, or a short plain text")
 
     @classmethod
     def names_of(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -249,17 +251,6 @@ class Extractor(ABC):
         return features
 
 
-def check_scalar(field: str, value: Any) -> None:
-    """Raise :class:`InvalidInput` unless ``value`` is a switch, a number, a short plain text, or nothing."""
-    if value is None or isinstance(value, bool):
-        return
-    fits = isinstance(value, str) and _WORD.fullmatch(value) is not None
-    if isinstance(value, int | float):
-        fits = bool(abs(value) <= _LARGEST)
-    if not fits:
-        raise InvalidInput(field, value, "a switch, a number, or a short plain text")
-
-
 def fits_name(name: Any) -> bool:
     """Whether this can be the name of a column in a certificate: a short line."""
     return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and is_printable(name)
@@ -269,16 +260,12 @@ def extractor_names() -> list[str]:
     return sorted(extractor_kinds())
 
 
+@cache
 def extractor_kinds() -> dict[str, type[Extractor]]:
     """Every extractor by its name: each registers itself when its file is imported, so all files here are."""
-    _import_all()
-    return _REGISTRY
-
-
-@cache
-def _import_all() -> None:
     for name in _files():
         importlib.import_module(f"{__package__}.{name}")
+    return _REGISTRY
 
 
 def _files() -> list[str]:

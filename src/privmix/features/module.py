@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.features.identity import unit_range
 from privmix.features.models import OwnModel, bare_name
-from privmix.features.torch_encoder import TorchEncoder, channels_first, check_image_shape, image_tensor
+from privmix.features.torch_encoder import TorchEncoder, channels_first, image_tensor
 from privmix.packages import torch
 from privmix.untrusted import MEBIBYTE, parse_json
 
@@ -178,7 +178,8 @@ class ModuleEncoder(TorchEncoder):
 
     def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """(b, H, W) or (b, H, W, C) -> (b, d), with gradients; in float32, one call for all."""
-        check_image_shape(input_shape, self.name)
+        if len(input_shape) not in (2, 3):
+            raise InvalidInput(f"input shape for {self.name}", tuple(input_shape), "images (H, W) or (H, W, C)")
         self.output_dim(input_shape)
         network = self._network
         return lambda x: network(channels_first(x).to(self.device)).float().flatten(1).to(x.device)

@@ -222,11 +222,6 @@ def stretched(images: Tensor, side: int) -> Tensor:
     return scaled.clamp(0, 1)
 
 
-def check_image_shape(input_shape: tuple[int, ...], name: str) -> None:
-    if len(input_shape) not in (2, 3):
-        raise InvalidInput(f"input shape for {name}", tuple(input_shape), "images (H, W) or (H, W, C)")
-
-
 def check_photograph_shape(input_shape: tuple[int, ...], name: str) -> None:
     shape = tuple(input_shape)
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)):
