@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -83,13 +82,13 @@ class LocalPasses(Passes):
     def over(self, one: Pass[AnySums], tell: Progress) -> AnySums:
         sums, before, count = one.empty(), 0, self.reader.records.count
         for index in range(record_tiles(self.reader.records)):
-            one.add(self.reader, index, sums, partial(_tell_more, tell, one.stage, before, count))
+
+            def done(records: int, before: int = before) -> None:
+                tell(one.stage, before + records, count)
+
+            one.add(self.reader, index, sums, done)
             before += self.reader.records.length(index)
         return sums
-
-
-def _tell_more(tell: Progress, stage: str, before: int, total: int, done: int) -> None:
-    tell(stage, before + done, total)
 
 
 class ThisMachine:

@@ -229,16 +229,12 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write_centre(folder: HeldFolder, centre: NDArray[np.float32]) -> dict[str, Any]:
-    """Store the released mean; returns its entry for the certificate."""
-    return _write(folder, CENTRE_FILE, centre_bytes(centre), 1)
-
-
 def centre_bytes(centre: NDArray[np.float32]) -> bytes:
     return arrays_bytes({"centre": centre})
 
 
-def _write(folder: HeldFolder, name: str, content: bytes, rows: int) -> dict[str, Any]:
+def write_file(folder: HeldFolder, name: str, content: bytes, rows: int) -> dict[str, Any]:
+    """Store a file of released numbers; return its entry for the certificate."""
     folder.write(name, content, shared=True)
     return {"file": name, "rows": rows, "sha256": hashlib.sha256(content).hexdigest()}
 
@@ -248,7 +244,7 @@ def write_beside(folder: HeldFolder, plan: Plan, beside: Any) -> list[dict[str, 
     content, declared = beside_bytes(plan, beside), made_by(plan).beside(plan)
     if content is None or declared is None:
         return []
-    return [_write(folder, declared.file, content, declared.rows)]
+    return [write_file(folder, declared.file, content, declared.rows)]
 
 
 def beside_bytes(plan: Plan, beside: Any) -> bytes | None:

@@ -237,7 +237,8 @@ class ReleaseRun(Run):
         if (self.folder / PICTURE_FILE).is_file():
             files.append(entry(PICTURE_FILE))
         if engine.transform.centre is not None:
-            files.append(release_folder.write_centre(held, engine.transform.centre))
+            centre = release_folder.centre_bytes(engine.transform.centre)
+            files.append(release_folder.write_file(held, release_folder.CENTRE_FILE, centre, 1))
         about = settings.get("about")
         if has_licence_file({"about": about or {}}):
             files.append(entry(LICENCE_FILE))
