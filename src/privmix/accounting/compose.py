@@ -62,8 +62,8 @@ class TiltedSum:
             above, excess = float(self.above[index]), float(self.excess[index])
             # Between grid points the divergence is linear in e^epsilon.
             shortfall = -math.expm1(min(0.0, epsilon - loss))
-            scaled = (excess + shortfall * max(0.0, above - excess)) * _exp(self._exponent(loss))
-        allowance = self.infinity + self._noise() * _exp(self._exponent(epsilon))
+            scaled = (excess + shortfall * max(0.0, above - excess)) * exp_of(self._exponent(loss))
+        allowance = self.infinity + self._noise() * exp_of(self._exponent(epsilon))
         return min(1.0, scaled + allowance), min(1.0, allowance)
 
     def epsilon(self, delta: float) -> float:
@@ -140,7 +140,7 @@ def compose(
     lost = math.fsum(count * pmf.infinity for pmf, count in parts) * (1 + 1e-12)
     if top <= sum((pmf.lower + pmf.probs.size - 1) * count for pmf, count in parts):
         exponent = top_tilt * top * step
-        lost += _exp(_log_mgf_bound(parts, top_tilt) - exponent + 8 * UNIT * abs(exponent))
+        lost += exp_of(_log_mgf_bound(parts, top_tilt) - exponent + 8 * UNIT * abs(exponent))
     tilted = [_tilted(pmf, count, tilt) for pmf, count in parts]
     masses, error = _convolve(tilted, lower, size)
     scale = math.fsum(part.count * part.log_scale for part in tilted)
@@ -330,5 +330,5 @@ def _norm(half: NDArray[np.complex128] | Array) -> float:
     return math.sqrt(2) * float(np.linalg.norm(half)) * (1 + 1e-9)
 
 
-def _exp(exponent: float) -> float:
+def exp_of(exponent: float) -> float:
     return math.exp(min(exponent, 700.0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from privmix.accounting.compose import TiltedSum, compose
+from privmix.accounting.compose import TiltedSum, compose, exp_of
 from privmix.accounting.queries import Query, least_variance
 from privmix.accounting.tilting import Cumulants, Tilted
 
@@ -100,7 +100,7 @@ class LossDirection:
         cumulants = self._cumulants(_level(delta))
         epsilon = epsilon - self._label_error
         tilted = cumulants.at(cumulants.tilt_for(epsilon))
-        return cumulants.infinity + _exp(cumulants.log_bound(tilted, epsilon)) <= delta
+        return cumulants.infinity + exp_of(cumulants.log_bound(tilted, epsilon)) <= delta
 
     def epsilon(self, delta: float) -> float:
         """Upper bound on epsilon >= 0 at ``delta``; infinity if there is none."""
@@ -186,7 +186,7 @@ class LossDirection:
         log_delta, level = self._guess(epsilon)
         cumulants = self._cumulants(level)
         tilted = cumulants.at(cumulants.tilt_for(epsilon))
-        best = min(1.0, cumulants.infinity + _exp(cumulants.log_bound(tilted, epsilon)))
+        best = min(1.0, cumulants.infinity + exp_of(cumulants.log_bound(tilted, epsilon)))
         if best < _NOTHING:
             return best
         # The composition for epsilon at the round delta nearby serves here too, and many questions share it.
@@ -329,7 +329,3 @@ def _level(delta: float) -> float:
 
 def _power_of_two(points: float) -> int:
     return 1 << max(0, math.ceil(math.log2(points)))
-
-
-def _exp(exponent: float) -> float:
-    return math.exp(min(exponent, 700.0))

@@ -267,16 +267,17 @@ def pair_atoms(pair: SampledPair, points: Points, add: bool) -> Atoms:
         size = 1 + np.abs(end)
         doubt = (present_error[1:] + present_error[:-1]) + size * (absent_error[1:] + absent_error[:-1])
         doubt = scale * (doubt + 8 * UNIT * (present[1:-1] + size * absent[1:-1])) + 8 * UNIT * mass[1:-1]
+    return assembled(losses, mass, up, doubt, tail_error, add)
+
+
+def assembled(losses: Array, mass: Array, up: Array, doubt: Array, tail_error: Array, add: bool) -> Atoms:
+    """Atoms from each interval's mass, its share for the upper end, and the doubt in both; "add" turns the losses."""
     # If a ratio or the scale overflowed, all mass goes to the larger loss: the safe side.
     up = np.where(np.isfinite(up), np.clip(up, 0, mass[1:-1]), mass[1:-1])
     doubt = np.where(np.isfinite(doubt), np.minimum(doubt, mass[1:-1]), mass[1:-1])
     if add:
-        return assembled(-losses[::-1], mass[::-1], up[::-1], doubt[::-1], tail_error[::-1])
-    return assembled(losses, mass, up, doubt, tail_error)
-
-
-def assembled(losses: Array, mass: Array, up: Array, doubt: Array, tail_error: Array) -> Atoms:
-    """Atoms from each interval's mass, its share for the upper end, and the doubt in both."""
+        losses = -losses[::-1]
+        mass, up, doubt, tail_error = mass[::-1], up[::-1], doubt[::-1], tail_error[::-1]
     probs = np.zeros(losses.size)
     probs[:-1] = mass[1:-1] - up
     probs[1:] += up

@@ -113,11 +113,7 @@ class SpreadQuery:
             up = (mass[1:-1] - far * other[1:-1]) / gaps
             own, others = (one[1:] + one[:-1] for one in doubts)
             doubt = (own + far * others + 16 * UNIT * (mass[1:-1] + far * other[1:-1])) / gaps
-        up = np.where(np.isfinite(up), np.clip(up, 0, mass[1:-1]), mass[1:-1])
-        doubt = np.where(np.isfinite(doubt), np.minimum(doubt, mass[1:-1]), mass[1:-1])
-        if add:
-            return assembled(-losses[::-1], mass[::-1], up[::-1], doubt[::-1], tail_error[::-1])
-        return assembled(losses, mass, up, doubt, tail_error)
+        return assembled(losses, mass, up, doubt, tail_error, add)
 
     def _masses(self, losses: Array, scale: float) -> tuple[Array, Array]:
         """Mass of S, ``scale`` times chi-squared, below, between and above points (k+1,); error of each tail (k,)."""
