@@ -86,8 +86,7 @@ class ReleaseRun(Run):
         resume: bool = False,
     ) -> None:
         check_plan(plan)
-        if not input_shape or any(int(size) < 1 for size in input_shape):
-            raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
+        _check_shape(input_shape)
         if (choice is None) != (picture is None):
             raise ValueError("a choice and its picture come together")
         # Checked before anything is charged: at the end, the budget would be spent for no release.
@@ -279,6 +278,11 @@ def check_no_sealed_key(out: Path) -> None:
         raise InvalidInput("out", str(place), allowed)
 
 
+def _check_shape(input_shape: Sequence[int]) -> None:
+    if not input_shape or any(int(size) < 1 for size in input_shape):
+        raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
+
+
 def release_to_memory(
     plan: Plan,
     records: RecordSource,
@@ -297,8 +301,7 @@ def release_to_memory(
         # Before a record is read: a later refusal would be an answer about the records.
         check_plan(plan)
         mode_of(reservation, plan)
-        if not input_shape or any(int(size) < 1 for size in input_shape):
-            raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
+        _check_shape(input_shape)
         engine = make_engine(plan, records, streams)
         blocks = list(engine.rows(progress))
     # Also after an error: the key in memory could remove the noise.
@@ -320,39 +323,20 @@ def release_to_folder(
     streams: SecretStreams | None,
     out: str | Path,
     *,
-    extractor: Mapping[str, Any],
-    input_shape: Sequence[int],
-    reservation: ReservationNote | None = None,
-    choice: Mapping[str, Any] | None = None,
-    picture: bytes | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    extra: Mapping[str, Any] | None = None,
     engine: str = "local",
     memory_gb: float | None = None,
     workers: int | None = None,
     address: str | None = None,
     progress: Progress | None = None,
+    **given: Any,
 ) -> Certificate:
     """Run ``plan`` and write Parquet shards, the released mean, certificate and data card to ``out``.
 
     ``out`` appears once complete; memory does not grow with the rows. ``resume`` finishes a killed or stopped run.
-    Arguments as in :func:`release_to_memory` and :class:`privmix.releases.run.ReleaseRun`; ``streams`` None: fresh key.
+    Other arguments are those of :class:`ReleaseRun`; ``streams`` None: fresh key.
     """
     try:
-        with ReleaseRun(
-            out,
-            plan,
-            extractor=extractor,
-            input_shape=input_shape,
-            reservation=reservation,
-            choice=choice,
-            picture=picture,
-            streams=streams,
-            extra=extra,
-            overwrite=overwrite,
-            resume=resume,
-        ) as run:
+        with ReleaseRun(out, plan, streams=streams, **given) as run:
             return run.release(
                 records, engine=engine, memory_gb=memory_gb, workers=workers, address=address, progress=progress
             )
