@@ -38,8 +38,7 @@ _LEAST_NOISE, _MOST_NOISE = 0.1, 1e6
 
 def allocation_query(noise_multiplier: float, rows: int, count: int, *, rough: bool = False) -> Query:
     """``count`` blocks of ``rows`` rows, each with a record in one of them; ``rough`` for guesses."""
-    # Very small and very large noise is priced as if the record's row were known: a mixture of pairs is no worse than
-    # the worst of them.
+    # Very small or large noise is priced as if the record's row were known: a mixture is no worse than its worst pair.
     if not _LEAST_NOISE <= noise_multiplier <= _MOST_NOISE:
         return PairQuery(SampledPair(GaussianNoise(noise_multiplier), 1.0), count)
     return AllocationQuery(noise_multiplier, rows, count, rough)

@@ -165,15 +165,8 @@ def epsilon(
 ) -> PrivacyCost:
     """Price ``event``: the smallest epsilon that ``accountant`` can state at ``delta``.
 
-    Args:
-        event: what ran.
-        delta: in (0, 1); 0 is allowed for the ``pure`` accountant, and as published for Laplace noise.
-        accountant: see :func:`get_accountant`.
-        adjacency: which pairs of datasets the figure is about.
-
-    Raises:
-        UnsupportedEvent: the accountant has no valid price for this event under this adjacency.
-        InvalidInput: ``delta`` is out of range.
+    ``delta`` is in (0, 1); 0 is allowed for the ``pure`` accountant, and as published for Laplace noise. Raises
+    :class:`UnsupportedEvent` where the accountant has no valid price for this event under this adjacency.
     """
     chosen = get_accountant(accountant)
     _check_delta(delta, accountant)

@@ -40,8 +40,6 @@ class PrivacyCost:
     Attributes:
         epsilon: the privacy loss; infinity where the accountant cannot bound it.
         delta: of (epsilon, delta)-DP: every set of outcomes is at most exp(epsilon) times as likely, plus delta.
-        adjacency: the neighbouring relation.
-        accountant: name of the accountant.
         is_upper_bound: True for a proven bound only; a comparison figure has False.
         note: why a figure that is not a bound is shown; empty for bounds.
     """

@@ -133,8 +133,7 @@ def compose(
         * ``delta(epsilon)`` of the result is at least the divergence of the composed grid losses, at every epsilon in
           the window, under any rounding.
     """
-    # top_tilt: tilt at which Chernoff's inequality bounds the mass above the window; least_loss: least epsilon to read
-    # off.
+    # top_tilt: of Chernoff's bound for the mass above the window; least_loss: least epsilon to read off.
     step = parts[0][0].step
     top = lower + size
     lost = math.fsum(count * pmf.infinity for pmf, count in parts) * (1 + 1e-12)
@@ -256,9 +255,8 @@ def _on_circle(part: _Part, size: int) -> Array:
 def _power(masses: Array, count: int, relative: float) -> tuple[NDArray[np.complex128], Array]:
     """(1 + z)^count for the transform z of ``masses``, and a bound on each entry's error."""
     # |(z + d)^n - z^n| <= n |d| (|z| + |d|)^(n - 1), and no |z| exceeds the sum of the masses. With many runs only the
-    # few frequencies at which the power is at least e^-90 are kept. There the masses next to the peak are summed by
-    # moments, with an error relative to their variance. Near 1 logs are of |1 + z|^2 - 1, whose rounding is relative to
-    # z.
+    # few frequencies at which the power is at least e^-90 are kept. There masses next to the peak are summed by
+    # moments, the error relative to their variance. Near 1 logs are of |1 + z|^2 - 1, whose rounding is relative to z.
     size = masses.size
     length = float(np.abs(masses).sum())
     surplus = float(masses.sum()) + 64 * UNIT * length

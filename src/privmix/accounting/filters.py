@@ -37,8 +37,7 @@ _HIGHEST_ORDER: Final = 4096
 class Cost:
     """Cost of a release, or capacity of a filter: an amount, and a probability that everything is revealed."""
 
-    # amount: in the filter's own unit (mu squared, Renyi divergence, or epsilon). slack: -log(1 - p), p that
-    # probability.
+    # amount: in the filter's own unit (mu squared, Renyi divergence, or epsilon). slack: -log(1 - probability).
 
     amount: float
     slack: float = 0.0

@@ -56,8 +56,7 @@ def poisoning_cost_bound(
     Formal guarantees:
         * no mechanism with the guarantee has a smaller expected cost, and some have no larger one.
     """
-    # With k steps (see the module) the cost J stays at least e^(-k epsilon) J + most_cost delta (e^(-k epsilon) - 1) /
-    # (e^epsilon - 1).
+    # After k steps the cost J is at least e^(-k epsilon) J + most_cost delta (e^(-k epsilon) - 1) / (e^epsilon - 1).
     steps = check_steps(poisoned, adjacency, poisoning)
     _check_guarantee(epsilon, delta)
     check_number("clean_cost", clean_cost, low=0, high=check_number("most_cost", most_cost, low=0))

@@ -79,8 +79,7 @@ def group_event(event: Event, records: int) -> Event | None:
     """Return an event that costs at least what ``event`` costs ``records`` records together; None if none is known."""
     # k records move a query by k times as much as one, so its noise counts for 1/k. Sampling: one of them at least is
     # in with probability 1 - (1 - p)^k; likewise a cluster of theirs. A query moved by k can be turned into one moved
-    # by fewer, without the data. Rows of several classes: docs/accounting-designs.md, "Several records at the price of
-    # one".
+    # by fewer, without the data. Rows of several classes: see docs/accounting-designs.md.
     k = check_integer("records_per_person", records, low=1)
     match event:
         case Gaussian() | Laplace():

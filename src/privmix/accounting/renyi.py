@@ -80,8 +80,7 @@ class RdpAccountant:
                     if not isinstance(composed, dp_accounting.SampledWithoutReplacementDpEvent):
                         raise
                     accountant.compose(composed.event, count)
-        # At huge noise rounding can leave a divergence below its true value and even below 0, which the library would
-        # read as "epsilon is 0".
+        # At huge noise rounding can leave a divergence below the true one, even below 0: the library's "epsilon is 0".
         slack = _ROUNDING * sum(leaves.values())
         found = np.asarray(accountant.rdp)
         return np.where(found < -slack, np.inf, np.maximum(found, 0.0) * (1 + _RELATIVE_ROUNDING) + slack)

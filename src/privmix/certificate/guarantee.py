@@ -89,8 +89,7 @@ class Guarantee:
     @property
     def neighbours(self) -> NeighbourCurve:
         """Return the effect of poisoned records, by the event's curve where promised, else by the one point."""
-        # Pure DP promises the point, but its event is fixed too: a private count is a Gaussian query, which no pure
-        # plan has.
+        # Pure DP promises the point, but its event is fixed too: no pure plan has a private count's Gaussian query.
         if (self.exact or self.delta == 0) and math.isfinite(self.epsilon):
             return NeighbourCurve.of_event(self.event, self.adjacency)
         return NeighbourCurve.of_point(self.epsilon, self.delta, self.adjacency)

@@ -33,8 +33,7 @@ _TOOL = re.compile(r"privmix [\w.+-]{1,40}\Z")
 class Subject(Checked):
     """Content of a folder, by its own check; a fitted model has the id of its release."""
 
-    # epsilon, delta, adjacency: as certified; None without a certificate. unit: "record" is not written to the
-    # statement.
+    # epsilon, delta, adjacency: as certified; None without a certificate. unit: the statement omits "record".
 
     kind: Annotated[str, Choice(*KINDS)]
     id: str

@@ -34,8 +34,7 @@ from privmix.errors import WITHHELD, InvalidInput
 class Described(NamedTuple):
     """A file's schema, record count and (k, 2) pairs of a place where ``blocks`` can begin and its record count."""
 
-    # `parts` is None where reading can begin at the start of the file only; `shapes` are those of declared nested
-    # lists.
+    # `parts` is None where reading can begin at the file's start only; `shapes`: of declared nested lists.
 
     schema: Any
     records: int

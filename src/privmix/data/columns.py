@@ -40,8 +40,7 @@ class Selection:
     """The columns that the caller names: ``table`` makes a table, ``numbers`` (or one of lists, of images) arrays."""
 
     # `shape` is that of another dataset or a model, for what the other fields leave open. `persons` and an unread label
-    # column are never inputs. No column may bear a name in `values` (declared categories) unless the header is
-    # declared.
+    # column are never inputs. Unless the header is declared, no column may bear a name in `values` (categories).
 
     label: str = "label"
     image: str | None = "image"

@@ -179,8 +179,7 @@ def _parse(path: Path, dialect: Dialect, types: dict[str, Any], place: int, end:
 def _count(path: Path, dialect: Dialect) -> tuple[int, NDArray[np.int64] | None]:
     """Count records with the parser that reads them later; note where some of them begin."""
     # A row of the wrong length counts too: reading refuses it, since opening must not reveal it. The same holds for
-    # broken quotes or an overlong record: then lines are counted, of which that record is one, and reading refuses the
-    # file.
+    # broken quotes or an overlong record: then lines are counted, that record as one, and reading refuses the file.
     with open_binary(path) as stream:
         names = usable_names(_header(path, stream, dialect))
         if not any(piece.strip(b"\r\n") for piece in iter(lambda: stream.read(BLOCK_BYTES), b"")):

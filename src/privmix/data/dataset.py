@@ -61,7 +61,6 @@ def open_dataset(
         split: ``"train"``, ``"test"`` or ``"val"``.
         classes: number or names of the classes, never inferred from labels or folder names; see
             :func:`privmix.data.source.resolve_classes`. Public metadata may declare them.
-        label_column: the label column.
         columns: the columns of a table, in this order; each value is a text, a number or missing.
         number_columns: the input columns of numbers, in this order, or the one of lists or of encoded images; needed
             for JSON lines. Default: ``image``, the only one of lists, or all but the label.

@@ -59,8 +59,7 @@ class Dialect:
 
     def as_point(self, column: pa.Array) -> pa.Array:
         """Texts of a column of numbers with a decimal point."""
-        # Points, which may separate thousands, become commas: such a cell is then no number, instead of a thousandth of
-        # one.
+        # Points, which may separate thousands, become commas: such a cell is then no number, not a thousandth of one.
         if self.decimal == ".":
             return column
         swapped = pc.replace_substring(column, ".", ";")

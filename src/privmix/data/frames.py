@@ -223,9 +223,6 @@ def settled(data: Any) -> Any:
     Formal guarantees:
         * Once: a query runs a single time for each call, so that hashes, persons and records agree.
         * Silent: what a query raises is not shown; it may quote a record.
-
-    Raises:
-        InvalidInput: data that can be read once, or objects of torch's that load records.
     """
     if isinstance(data, tuple) and len(data) == 2 and _is(data[0], "polars", "LazyFrame"):
         return settled(data[0]), data[1]

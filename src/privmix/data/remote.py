@@ -208,8 +208,7 @@ class _Found:
                 version = None if info is None else FileVersion.of(info)
                 # A web server may ignore a range and send the whole file.
                 ranged = not self.url.startswith(WEB) or (info is not None and info.get("partial") is True)
-                # Without a version a change between two reads would pass unseen; a path upwards would leave the folder
-                # of all.
+                # Without a version a change between two reads would pass unseen; a path upwards leaves the folder.
                 if version is None or not version.tag or not ranged or ".." in PurePosixPath(name).parts:
                     return None
                 entries[name] = Entry(target, version)

@@ -16,8 +16,7 @@ from privmix.data.files import know_hash, known_hash
 from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
 
 WEB: Final = ("http://", "https://")
-# Names in file systems for a mark that changes with a file's content: the first tag that is present, or all times that
-# are.
+# File systems' names of marks that change with a file's content: the first tag that is present, or all such times.
 _TAGS: Final = ("etag", "generation", "versionid", "checksum", "md5hash", "contentmd5", "crc32c", "blobid", "sha")
 _TIMES: Final = ("mtime", "lastmodified", "modified", "updated", "created")
 _ON_DISK: Final = frozenset({"simplecache", "filecache", "blockcache", "cached"})

@@ -50,8 +50,7 @@ class Schema:
     """Public facts of a dataset, known before a private row is used.
 
     Attributes:
-        records: number of records; taken as public.
-        input_shape: shape of one input, e.g. ``(28, 28)``, ``(32, 32, 3)`` or ``(64,)``.
+        input_shape: of one input, e.g. ``(28, 28)``, ``(32, 32, 3)`` or ``(64,)``.
         classes: class names in label order, declared or from public metadata; never inferred from labels.
         columns: names of a table's columns; None where inputs are arrays of numbers.
     """
@@ -201,13 +200,7 @@ class Source(ABC):
 
 
 class ArraySource(Source):
-    """Arrays in memory, or memory-mapped.
-
-    Args:
-        x: ``(n, *input_shape)`` numbers.
-        y: (n,) integer labels in ``[0, K)`` or class names; None where there are none.
-        classes: K class names.
-    """
+    """Arrays in memory, or memory-mapped; ``y`` is None where there are no labels."""
 
     anywhere = True
 

@@ -29,11 +29,9 @@ class FeatureStore:
     """Features and labels of a dataset. Private: only its owner can read the folder.
 
     Attributes:
-        path: the folder.
         schema: public facts of the raw dataset.
         extractor: spec of the extractor that made the features.
         features: (n, d) float32, memory-mapped and read-only.
-        labels: (n,) int64.
         fingerprint: SHA-256 of its arrays. It stems from private rows: never publish it.
         begins: (n,) uint8, memory-mapped: 1 where a person's records begin, in a store sorted by person
             (:func:`privmix.engine.grouping.store_by_person`); else None.

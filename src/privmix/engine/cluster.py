@@ -219,8 +219,7 @@ _FOLDER, _DATA = "folder", "data"
 def check_places(folder: Path, files: tuple[Path, ...]) -> None:
     """Raise unless each machine of the connected cluster sees the folder, as this user, and the data files."""
     # A file of the owner's alone with a random word is in the folder meanwhile; a task on each machine with a CPU reads
-    # it. No record is read. Machines that join later are not asked. For files at an address, one file shows whether a
-    # machine can reach it.
+    # it. No record is read. Machines that join later are not asked. At an address, one of the files shows the same.
     files = files[:1] if files and as_remote(files[0]) is not None else files
     word, name = secrets.token_hex(_TOKEN_BYTES), f"{_NAME}{secrets.token_hex(8)}"
     with reading(folder, "a folder"), hold(folder) as held:

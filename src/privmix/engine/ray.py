@@ -55,8 +55,7 @@ class Failure:
 class ObjectTiles(Secret):
     """Tiles in Ray's object store, encrypted under a key that travels by itself."""
 
-    # facts: sealed: numbers of records and units, and records of each tile. refs: of each tile's records and persons'
-    # begins.
+    # facts: sealed: numbers of records and units, and records of each tile. refs: each tile's records and begins.
 
     dim: int
     facts: Sealed

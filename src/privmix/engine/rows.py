@@ -77,8 +77,7 @@ class Engine(ABC):
     @abstractmethod
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
         """Yield the released rows from row ``first`` on, in order, a few at a time; they do not depend on ``first``."""
-        # A second run, also of another engine on the same streams, raises: the same noise on other sums would reveal
-        # the sums.
+        # A second run on the same streams, of any engine, raises: the same noise on other sums would reveal them.
 
     @property
     def transform(self) -> RecordTransform:
@@ -136,8 +135,7 @@ class RowEngine(Engine):
 
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
         """Yield the released rows from ``first`` on (a multiple of 1,024, or all), a few tiles at a time."""
-        # An engine runs once: the same noise on other sums would reveal the sums. With no rows left the transform is
-        # made alone.
+        # An engine runs once: the same noise on other sums would reveal them. No rows left: the transform alone.
         if check_integer("first row", first, low=0) % ROW_TILE and first < self._plan.rows:
             raise InvalidInput("first row", first, f"a multiple of {ROW_TILE}")
         self._streams.claim()
@@ -246,8 +244,7 @@ class ReleaseEngine(RowEngine):
     """
 
     # If the records do not fit, as many rows as do are summed at once, and the records are read once for each such
-    # chunk. memory_bytes: memory-mapped pages apart; None is half of the machine's; at the least one record tile and
-    # one row tile.
+    # chunk. memory_bytes: memory-mapped pages apart; None: half of the machine's; at least a record and a row tile.
 
     def __init__(
         self,

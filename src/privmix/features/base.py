@@ -196,8 +196,7 @@ class Extractor(ABC):
     def check_stated(cls, options: Mapping[str, Any]) -> None:
         """Raise :class:`InvalidInput` where these cannot be the options in a certificate's spec. Opens nothing."""
         # A certificate must not contain free text. The default takes switches, numbers, and texts of at most 200
-        # letters, digits, blanks and `_.:+-/`. An extractor with other options checks them here; `most_text` always
-        # bounds their size.
+        # letters, digits, blanks and `_.:+-/`. An extractor with other options checks them here.
         cls.check_options(options)
         for name, value in options.items():
             fits = value is None or (isinstance(value, str) and _WORD.fullmatch(value) is not None)

@@ -43,10 +43,6 @@ def from_spec(spec: Mapping[str, Any], model_path: OwnModel | str | Path | None 
           unless ``:trust`` stands behind its path.
         - The model is the spec's: its digests are compared.
 
-    Args:
-        spec: as a certificate holds it.
-        model_path: where the user's own copy of the model lies, for extractors that have one; with ``:trust``
-            behind it a program there may run.
     """
     kind, options = _read(spec)
     own = None if model_path is None else OwnModel.of(model_path)
@@ -117,8 +113,7 @@ def _decoder(spec: Mapping[str, Any]) -> int:
 
 def check_shape(spec: Mapping[str, Any], shape: Sequence[int], dim: int | None) -> None:
     """Raise :class:`InvalidInput` unless such a spec may make ``dim`` features of raw inputs of this shape."""
-    # Computes nothing: an extractor with a network is not asked.
-    # It takes time to import.
+    # Computes nothing: an extractor with a network is not asked. It takes time to import.
     from privmix.features.text import TextEncoder
 
     check_spec(spec)

@@ -69,8 +69,7 @@ class TextEncoder(PretrainedEncoder):
         prompt: put before every text, for models that need one.
         layers: instead of the model's own embedding, the mean of these layers, as in ``"3+4+5+6"`` from 1. A layer is
             its mean over tokens, divided by its norm if ``normalize``. Early layers keep style, the last ones topic.
-        revision, path: see :class:`~privmix.features.torch_encoder.PretrainedEncoder`.
-        precision, device: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
+        revision, path, precision, device: see :class:`~privmix.features.torch_encoder.PretrainedEncoder` and its base.
         batch_size: texts a call; by default 512 tokens of one width on the CPU, at most 32 texts; 1: no padding.
     """
 

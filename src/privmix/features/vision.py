@@ -56,8 +56,7 @@ class VisionEncoder(PretrainedEncoder):
             last class token of ViT, DeiT, BEiT and DINO, the pooled output of ConvNeXt, ResNet and Swin, else the mean.
         normalize: divide each embedding by its norm.
         image_size: side of the square that the model sees; by default that of its configuration.
-        revision, path: see :class:`~privmix.features.torch_encoder.PretrainedEncoder`.
-        precision, device, batch_size: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
+        The others: see :class:`~privmix.features.torch_encoder.PretrainedEncoder` and its base.
     """
 
     name: ClassVar[str] = "vision"

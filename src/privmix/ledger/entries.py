@@ -33,10 +33,7 @@ class Budget(Shown):
     """A dataset's budget and what was spent of it.
 
     Attributes:
-        dataset: its name.
-        epsilon: the total budget.
-        delta: at this delta.
-        adjacency: the neighbouring relation of both.
+        epsilon, delta: the total.
         spent: epsilon of everything reserved, composed. Planned: an upper bound, if all of it was fixed before the
             first result was seen. Adaptive: the guarantee of a filter of the spent size.
         reservations: how many, committed or not.

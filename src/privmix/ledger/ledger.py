@@ -110,18 +110,10 @@ class Ledger:
         """Give dataset ``name`` a total budget, once.
 
         Args:
-            name: the dataset.
-            epsilon, delta: the total.
-            adjacency: the neighbouring relation.
-            adaptive: the name of a privacy filter (gdp or rdp): the total then holds for plans chosen after seeing
-                earlier results, too. With None, for plans fixed in advance.
+            adaptive: the name of a privacy filter (gdp or rdp), which is returned: the total then holds for plans
+            chosen
+                after seeing earlier results, too. With None, for plans fixed in advance.
             unit: ``"record"``, or ``"person"``: charges are then for persons with all of their records.
-
-        Returns:
-            The filter of an adaptive budget.
-
-        Raises:
-            InvalidInput: the name is taken, or a value is out of range.
         """
         check_number("epsilon", epsilon, low=0, low_open=True)
         check_number("delta", delta, low=0, high=1, high_open=True)
@@ -163,13 +155,11 @@ class Ledger:
         The contents are bound first, in the same transaction: under a wrong name nothing is charged.
 
         Args:
-            name: the dataset.
             event: all that will run, such as ``plan.event``.
             adjacency, unit: of the event's figures; must be the budget's.
             most_per_person: for an event of records and a budget of persons: public upper bound on the records of a
                 person; that many together are charged (:func:`privmix.accounting.pricing.group_event`).
             purpose: a word for the history, such as ``"release"``.
-            contents: identity of the data.
             id: of the reservation, 32 hexadecimal digits that no other caller draws. A second call with the same id
                 charges nothing and returns the same. With None, the method draws one.
             again: it was charged under this id before, and is not charged here.
@@ -191,8 +181,7 @@ class Ledger:
                 charge |= {pricing.CAP: most_per_person, "record_event": event_to_dict(event)}
             known = None if id is None else reserved_entry(connection, id)
             if known is not None:
-                # Same id, other terms: a cheap charge would cover an expensive run. Absent fields count as None on
-                # both sides.
+                # Same id, other terms: a cheap charge would cover an expensive run. Absent fields count as None.
                 terms = {field: known[1].get(field) for field in ("purpose", "event", pricing.CAP, "record_event")}
                 if known[0] != dataset.id or canonical(terms) != canonical(dict.fromkeys(terms) | charge):
                     raise InvalidInput("reservation", id, "a reservation with unchanged terms")
@@ -229,12 +218,8 @@ class Ledger:
     def bind(self, reservation: Reservation, steps: Sequence[str]) -> None:
         """Record which records a charge serves, before the first draw of the last of ``steps``.
 
-        Args:
-            reservation: for all steps.
-            steps: of each step of a series so far, in order, a keyed hash of its records; any other charge has one.
-
-        Raises:
-            InvalidInput: a step was bound to other records, or to the same under another key.
+        ``steps`` has a keyed hash of the records of each step of a series so far, in order; any other charge has one. A
+        step that was bound to other records, or to the same under another key, is refused.
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
             # Two copies of one run may bind at once: the lock lets the second see the entry of the first.

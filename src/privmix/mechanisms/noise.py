@@ -88,8 +88,7 @@ def gaussian_on_lattice(
         * Right law: entries are independent, ``round(N(0, std_in_grid_units ** 2))``; see the module for precision.
         * Integers: the noise is on the lattice.
     """
-    # The deviation is in (0, 2^46] steps. Rounding adds a variance of 1/12, which makes the result noisier, never less
-    # private.
+    # The deviation is in (0, 2^46] steps. Rounding adds a variance of 1/12: noisier, never less private.
     std = check_number("noise in lattice steps", std_in_grid_units, low=0, low_open=True, high=_LARGEST_SCALE)
     noise = np.empty(shape)
     generator.standard_normal(out=noise)
@@ -198,8 +197,7 @@ def correlated_noise(
         * Remade: a function of key, purpose, numbers and t alone. The noise of t - 1 is to the last bit the noise that
           step t - 1 got; only the key has to be kept for earlier steps.
     """
-    # The streams of `purpose` serve nothing else; `number` follows the step in their names. t >= 1; noise before it is
-    # 0.
+    # The streams of `purpose` serve nothing else; `number` follows the step in their names. Noise before t = 1 is 0.
     now, before = np.zeros(shape), np.zeros(shape)
     own, earlier = factor.weights(step), factor.weights(step - 1)
     drawn: NDArray[np.float64] = np.empty(shape)

@@ -85,9 +85,8 @@ class RecordWeights:
 
     def means(self, x: NDArray[np.float64], starts: NDArray[np.int64], shares: NDArray[np.float64]) -> Any:
         """Return (groups, d): the mean of each group's rows of ``x``, of norm at most 1, times its share."""
-        # Rounding could make the mean of k rows longer than any of them, by k + 2 half-ulps of 1 at most. They stem
-        # from k - 1 additions, each off by half an ulp of a sum of norms, a division and a product. This excess is
-        # subtracted.
+        # Rounding could make the mean of k rows longer than any of them, by k + 2 half-ulps of 1 at most: of k - 1
+        # additions, each off by half an ulp of a sum of norms, a division and a product. This excess is subtracted.
         ends = np.append(starts, len(x))
         sizes = np.diff(ends)
         # A product with ones adds the rows of a group one after the other, faster than reduceat where groups are small.
@@ -205,8 +204,7 @@ def of_many(
     number: NDArray[np.int64], counts: NDArray[np.int64], seen: NDArray[np.int64], most: int
 ) -> NDArray[np.bool_]:
     """(n,) which of some more records count, where a person has more than ``most``: those at equal distances."""
-    # number: (n,) whose each record is. counts: (persons,) records of each. seen: (persons,) how many came before;
-    # updated.
+    # number: (n,) whose each record is. counts: (persons,) records of each. seen (updated): how many came before.
     order = np.argsort(number, kind="stable")
     own, first, size = np.unique(number[order], return_index=True, return_counts=True)
     places = np.empty(len(number), np.int64)

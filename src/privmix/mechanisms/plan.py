@@ -27,8 +27,6 @@ class Plan(Protocol):
     Attributes:
         epsilon: target, or None if the noise was chosen instead; such a plan can be priced, attacked and compared, and
             neither released nor trained.
-        delta: of ``epsilon``.
-        adjacency: the neighbouring relation of price and target.
         records: n, the public figure for the number of records.
         records_declared: that figure was declared instead of the real number, which stays private.
         per_person: K if neighbours differ by one person, ``records`` being the number of persons; None: by one record.

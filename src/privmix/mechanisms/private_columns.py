@@ -75,12 +75,8 @@ def estimate_columns(
 ) -> dict[str, dict[str, Any] | None]:
     """Return an entry of a table's specification for each column; None where noise hides all records.
 
-    Args:
-        queries: the columns and their noise.
-        numbers: (n,) numbers of a column, NaN where a record has none.
-        categories: number of records by value.
-        streams: the secret streams, for one call.
-        whole: columns of whole numbers, by public knowledge.
+    ``numbers`` has (n,) numbers of each column, NaN where a record has none, ``categories`` the number of records by
+    value. Columns in ``whole`` hold whole numbers, by public knowledge. The streams serve one call.
 
     Formal guarantees:
         * Price: ``queries.event`` where one record is added or removed. A record is in at most one cell of each

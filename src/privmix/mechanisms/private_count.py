@@ -77,8 +77,7 @@ def query_noise(asked: Any) -> float:
 
 def most_units(records: int, noise: float, most: int = 1) -> int:
     """Return an upper bound on the number of units, but for a chance of 3e-5: a delta should be far below 1 / it."""
-    # records is the estimate, on the low side; noise that of its query; most is K where persons weigh at least 1/K
-    # each.
+    # records is the estimate, on the low side; noise that of its query; most: K where persons weigh at least 1/K.
     return most * (records + math.ceil(2 * _MARGIN * noise)) + most - 1
 
 

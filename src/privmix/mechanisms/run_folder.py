@@ -218,8 +218,7 @@ class RunPlace(ABC):
         cls, out: str | Path, *, overwrite: bool = False, resume: bool = False, own: str | None = None
     ) -> RunState | None:
         """Check the place before opening: return the state of the run to resume, or None where a new one begins."""
-        # own: the id of the run that this job began there. Raises as opening does, but for settings; see
-        # check_settings.
+        # own: the id of this job's run there. Raises as opening does, but for settings; see check_settings.
         path = Path(out)
         cls.kind.check_target(path, overwrite=overwrite)
         if run_folder_of(path).is_dir():

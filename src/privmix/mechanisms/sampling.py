@@ -217,8 +217,7 @@ class HierarchicalSampling(Sampler):
     """Each row selects each class with probability p1, then each of its records with p2 (NeuroMixGDP-HS)."""
 
     # A row without any class is a normal row. Given one record of a class, the others of that class are likelier to be
-    # in the row too. This is thus priced as cluster sampling and not, as in the paper's Proposition E.3, as Poisson
-    # sampling at p1 p2.
+    # in the row too. So the price is cluster sampling's, not Poisson's at p1 p2 as in the paper's Proposition E.3.
 
     by_class: ClassVar[bool] = True
     adjacency = Adjacency.ADD_REMOVE

@@ -120,13 +120,11 @@ class Design(Checked, PlannerFacts[P], DesignTexts[P]):
 
     Attributes:
         name: in settings, plans and certificates.
-        plan_type: class of its plans.
         engines: where each engine for its plans is, by option name.
         persons: whether its engine takes each person's records as one contribution; not inherited.
         fixed_size: whether all rows hold the same number of records, which then must be drawn from the real number.
         in_series: whether its releases are steps of a series, which keeps one key for all of them.
         mixes_all_classes: whether rows mix all classes in the proportions of the records.
-        learner: name of the best learner.
         released_as: class for learners (:class:`privmix.publication.second_moments.Released`); empty: the arrays.
         row_law: of :data:`privmix.audits.evidence.ROW_LAW`, the tests of rows.
         beside_tests: of :data:`privmix.audits.evidence.BESIDE_TESTS`, the tests of arrays in addition to rows.

@@ -205,12 +205,10 @@ class RowDesign(Design[ReleasePlan]):
     """A design whose rows are noisy sums of records.
 
     Attributes:
-        words: what a row is, for the data card.
-        draws: how members of a row are drawn, for the assessment.
+        words, draws: what a row is, for the data card; how its members are drawn, for the assessment.
         public_labels: whether a row's label follows from its number alone, so that it needs no noise.
         averages: whether rows are sums of records divided by a constant, so that all members have one weight.
         parts: the plan's fields that it uses, of those that not all designs do.
-        noises: its kinds of noise.
     """
 
     words: ClassVar[str]

@@ -23,8 +23,6 @@ class Setting:
 
     Attributes:
         records: the record count n, taken as public.
-        dim: feature dimension d.
-        classes: K class names.
         rows: number T of rows released; None leaves it to the design.
         clip_norm: bound C_x on a record's feature norm.
         centre: ``"private"`` releases the mean first; ``"none"`` uses features as they are. With None, the design
@@ -109,8 +107,7 @@ def check_quantile(quantile: float | None, per_person: int | None, count_noise: 
 class AssumedRecords:
     """The planner's model of records: a mixture of Gaussians along some axes, in units of the clipping bound."""
 
-    # within, between: (k,) variance of a class's records, and of the classes' means, along each axis. dim: d, real
-    # features.
+    # within, between: (k,) variance of a class's records, and of the classes' means, along each axis. dim: d.
 
     within: NDArray[np.float64]
     between: NDArray[np.float64]
@@ -134,8 +131,7 @@ class MomentForecast:
     # second (k,): a_i; entry (i, j) of X'X has noise of standard deviation sqrt(a_i a_j); None: X'X is unknown. cross
     # (k,): the same of X'Y. amplified: how many times larger than in X'X the scatter between classes is. counts: of the
     # noise in a class's number of records; None: not released. taken (k,): a learner's figure for ``cross`` where rows
-    # are of one class each and X'X has its errors. one_class: whether a person with many records shows those of one
-    # class alone.
+    # are of one class each and X'X has its errors. one_class: whether a person shows records of one class alone.
 
     second: NDArray[np.float64] | None
     cross: NDArray[np.float64]

@@ -23,9 +23,8 @@ _BATCH: Final = 4096
 class RecordTransform:
     """The public map from an extractor's output to what the release mixed: clip, centre, clip the residual."""
 
-    # The engine applies it to private records and a learner to new ones. Every number in it is public or was released
-    # under DP (centre, (d,) or None). clip_norm bounds a record's "l2" or "l1" norm before centring, residual_clip_norm
-    # after.
+    # The engine applies it to private records and a learner to new ones. All numbers are public, or released under DP
+    # (centre, (d,) or None). clip_norm bounds a record's "l2" or "l1" norm before centring, residual_clip_norm after.
 
     clip_norm: Positive
     norm: Annotated[str, Choice("l1", "l2")] = "l2"
@@ -85,11 +84,9 @@ class ReleasedDataset(Shown):
         mixup_degree: public divisor m.
         noise_std_x, noise_std_y: standard deviation of the noise in each entry of ``x``, ``y`` (0: public labels).
         label_offset: subtracted from every one-hot label entry before mixing (1/K when centred, else 0).
-        classes: K class names.
         transform: apply it to new features before classifying them.
         extractor: description of the feature extractor, enough to rebuild it.
         input_shape: shape of one raw input of that extractor.
-        release_id: names the release.
         certificate: as stored with the rows; None for rows that no release made.
         beside: released in addition to the rows, such as second moments.
     """

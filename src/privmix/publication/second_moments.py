@@ -97,10 +97,8 @@ class SecondMoments(Released):
         second: (d, d) float32, symmetric: X'X plus noise.
         cross: (d, K) float32: X'Y plus noise, Y the one-hot labels minus the label offset.
         label_sums: (K,) float32: column sums of Y plus noise.
-        records: the public record count n.
         noise_std_second: standard deviation of the noise in a diagonal entry of ``second``; 1/sqrt(2) of it elsewhere.
-        noise_std_cross: that in an entry of ``cross``.
-        noise_std_counts: that in an entry of ``label_sums``.
+        noise_std_cross, noise_std_counts: that in an entry of ``cross`` and of ``label_sums``.
     """
 
     second: NDArray[np.float32]
@@ -228,8 +226,7 @@ def regression(
     # U, L: spectrum; a: regularisation (None: Spectrum.ridge); S = (K / n) X'Y Y'X: the scatter between equally large
     # classes. X'X holds S too, but under noise that shrunk eigenvalues no longer separate. Adding it again gives two
     # points of accuracy with many classes (77 of sentence embeddings at epsilon 1) and costs nothing elsewhere. S only
-    # turns the coefficients. W has the size of the regression without S (same trace of Y'X W), to whose scores class
-    # shares can be added.
+    # turns the coefficients. W is as large as without S (same trace of Y'X W): class shares can be added to its scores.
     gains = 1 / np.maximum(spectrum.values + (spectrum.ridge if added is None else added), np.finfo(np.float32).tiny)
     weights = spectrum.basis @ (gains.astype(np.float32)[:, None] * (spectrum.basis.T @ cross))
     # The Woodbury identity: S has rank K, so what it changes is a K x K matrix.
@@ -244,8 +241,7 @@ def estimated_shares(told: NDArray[np.float64], deviation: float) -> tuple[NDArr
     """Posterior (K,) class shares from noisy ones, drawn to equal shares, and their variances over squared means."""
     # Shares are draws from N(1/K, s^2), so `told` from N(1/K, s^2 + deviation^2). s is log-uniform from a hundredth of
     # 1/K to that of one class with all records: the likeliest s alone would now and then take noise for differences.
-    # The posterior, taken as Gaussian, is cut at a tenth of an equal share, so that means of classes do not come out
-    # ten times as long.
+    # The posterior, taken as Gaussian, is cut at a tenth of an equal share: means of classes stay of usual length.
     classes = len(told)
     apart = told - 1 / classes
     spreads = np.square(np.geomspace(_ALIKE, max(1.0, math.sqrt(classes - 1)), _SPREADS) / classes)
@@ -286,8 +282,7 @@ def sample_rows(
     means = spectrum.basis.T @ (moments.cross / counts)
     noise = moments.noise_std_cross**2 * float((shares / np.square(counts, dtype=np.float64)).sum())
     between = np.maximum((np.square(means, dtype=np.float64) * shares).sum(axis=1) - noise, 0.0)
-    # If there is only noise, classes must not look apart: the part that a learner of moments adds to X'X is spread
-    # here.
+    # Where there is only noise, classes must not look apart: what a learner of moments adds to X'X is spread here.
     within = np.maximum(spectrum.values / moments.records - between, 0.0) + spectrum.ridge / moments.records
     deviation = np.sqrt(within).astype(np.float32)
     labels = generator.choice(classes, size=rows, p=shares)

@@ -246,8 +246,7 @@ def public_text(
     right: str | None = None,
 ) -> dict[str, Any]:
     """Return the certificate's warnings, statements and assessment, from its other fields."""
-    # before: as written before statements described the comparison of public data and, of a series without a ledger,
-    # what was not checked.
+    # before: as written before statements covered the comparison of public data and a series' unchecked records.
     statements = _statements(plan, in_ledger, extractor)
     if not before and chosen_by_data(choice):
         statements.append(PUBLISHED if plan.per_person is None else PUBLISHED_OF_PERSONS)

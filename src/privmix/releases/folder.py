@@ -54,8 +54,7 @@ RELEASE_FOLDER = FolderKind("out", "a release", frozenset({CERTIFICATE_FILE}))
 class Member:
     """A file that releases may hold next to their shards."""
 
-    # belongs: whether a release of this plan and certificate has it; rows: in the certificate's list of files, None:
-    # not in it.
+    # belongs: whether a release of this plan and certificate has it; rows: in the certificate's list, None: not there.
 
     name: str
     belongs: Callable[[Plan, Mapping[str, Any]], bool] = lambda plan, certificate: True
@@ -292,8 +291,7 @@ def read_rows(
     root: Path, shards: Sequence[Mapping[str, Any]], plan: Plan, told: Told = ()
 ) -> Iterator[tuple[str, int, NDArray[np.float32]]]:
     """Yield all rows a page at a time: column, first row and read-only values (rows, width)."""
-    # A second thread hashes the yielded bytes; a shard with another hash raises after it was read: nothing is certain
-    # before the last page.
+    # A second thread hashes the yielded bytes; another hash raises after the last page: nothing is certain before.
     first = 0
     # hashlib works without the GIL, so a page is hashed while the next is read. One worker keeps the pieces in order.
     with ThreadPoolExecutor(1) as pool:

@@ -57,9 +57,8 @@ class ReleaseRun(Run):
     """
 
     # choice: the planner's `Choice.to_dict`; exactly with `picture`, an SVG of its predictions. auditor: recipient of
-    # the sealed key at the end. series: step of a series, whose key then makes the noise. table_rows: makes rows of a
-    # table (CSV) of the released arrays and mean. in_ledger: mode of the budget to be charged once the run is there;
-    # None: as `reservation` states.
+    # the sealed key. series: step of a series, whose key then makes the noise. table_rows: makes rows of a table (CSV)
+    # of the released arrays and mean. in_ledger: mode of the budget that is charged later; None: as `reservation` has.
 
     kind: ClassVar[FolderKind] = release_folder.RELEASE_FOLDER
     _members: frozenset[str] = frozenset()
@@ -150,8 +149,7 @@ class ReleaseRun(Run):
         reservation: ReservationNote | None = None,
     ) -> Certificate:
         """Compute missing rows, write the rest, destroy the key, put the release in place; return its certificate."""
-        # ``records`` may be missing when ``complete``. ``reservation`` is of the ledger charged since the run was
-        # opened.
+        # ``records`` may be missing when ``complete``. ``reservation``: of the ledger charged since the run began.
         self._reservation = reservation or self._reservation
         if not self.complete:
             if records is None:

@@ -147,9 +147,8 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
         * Whole: the folder holds exactly the files that follow from the plan, plain ones. Every byte of them follows
           from the certificate, has the hash that it states, or, of the certificate itself, from its content.
         * Nothing else: shards and arrays have one form, which holds the released numbers alone. A table's ``rows.csv``
-          is checked by its hash, not its content. Arrays that follow from
-          others (maps of later stages) are made again. On a machine that rounds otherwise they are compared by what
-          they are, up to rounding.
+          is checked by its hash, not its content. Arrays that follow from others (maps of later stages) are made again.
+          On a machine that rounds otherwise they are compared by what they are, up to rounding.
         * Typed: each value of the certificate has its type, range and greatest length. The result's ``unchecked`` lists
           what texts and numbers may still express, with its size.
         * One plan: the event follows from the plan, so sampler and price belong together; noise levels, warnings,
@@ -160,12 +159,7 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
         * Bounded: nothing is allocated that the files' sizes do not justify. No code of theirs runs, no link is
           followed, and each file is opened once: what is tested is what was hashed.
 
-    The result's ``unchecked`` lists the rest: :data:`privmix.releases.verify.UNCHECKED`, and how much noise may be
-    missing unnoticed.
-
-    Raises:
-        InvalidInput: a check failed; the message names it.
-        StorageError: a file is missing or unreadable.
+    The result's ``unchecked`` lists the rest: :data:`UNCHECKED`, and how much noise may be missing unnoticed.
     """
     root = Path(folder)
     held = check_but_numbers(root)
@@ -180,8 +174,7 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
 class VerifiedFolder:
     """Results of the checks before rows are read."""
 
-    # `cost` is recomputed, `shards` are entries of the certificate in order. `beside` are released arrays other than
-    # rows.
+    # `cost` is recomputed, `shards` are the certificate's entries in order, `beside` the released arrays but rows.
 
     certificate: Certificate
     plan: Plan
