@@ -33,7 +33,7 @@ def test_sensitivity_bounds_the_exact_column_norm(steps: int) -> None:
     bound = Fraction(root.sensitivity) ** 2
     assert exact <= bound <= exact * (1 + Fraction(1, 2**28))
     # Of the real square root the same: both factors of A are one matrix.
-    assert [float(value) for value in exact_column(steps)] == pytest.approx(root.coefficients.tolist(), rel=1e-9)
+    assert [float(value) for value in exact_column(steps)] == pytest.approx(square_root(steps).tolist(), rel=1e-9)
 
 
 def test_figures_of_the_literature() -> None:

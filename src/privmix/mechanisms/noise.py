@@ -58,7 +58,6 @@ class Lattice(Checked):
 
     @property
     def step(self) -> float:
-        """Distance between grid points, ``2 ** -bits``."""
         return 2.0**-self.bits
 
     def quantise(self, x: NDArray[Any], out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
@@ -144,11 +143,6 @@ class SquareRoot(Checked):
     # T, and K: a record is new in one sum, and a person may be in several.
     steps: Annotated[int, Whole(1, MOST_STEPS)]
     most: Annotated[int, Whole(1, MOST_STEPS)] = 1
-
-    @property
-    def coefficients(self) -> NDArray[np.float64]:
-        """(T,) of B, and up to rounding of C: entry (t, s) is number t - s."""
-        return square_root(self.steps)
 
     @property
     def sensitivity(self) -> float:
