@@ -69,8 +69,6 @@ class UnsupportedEvent(InvalidInput):
 
 
 class Accountant(Protocol):
-    """Prices events."""
-
     @property
     def name(self) -> str: ...
 
@@ -81,7 +79,6 @@ class Accountant(Protocol):
 
     @property
     def note(self) -> str:
-        """Why a figure that is no bound is shown; empty for bounds."""
         ...
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:

@@ -181,7 +181,6 @@ def _binomial_grid() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 @lru_cache(maxsize=1)
 def _log_binomials() -> NDArray[np.float64]:
-    """Return log C(order+1, k); -inf where k > order + 1."""
     left, k = _binomial_grid()
     found = gammaln(_MOMENT_ORDERS[:, None] + 2) - gammaln(k + 1) - gammaln(left + 1)
     found = np.where(k <= _MOMENT_ORDERS[:, None] + 1, found, -np.inf)

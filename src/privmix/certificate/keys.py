@@ -116,8 +116,6 @@ class PrivatePem(ABC):
 
 
 class PublicKey(PublicPem):
-    """A key that checks signatures."""
-
     kind = Ed25519PublicKey
     words = "the public key that privmix keygen wrote (Ed25519, PEM)"
 
@@ -138,7 +136,6 @@ class PrivateKey(PrivatePem):
 
     @property
     def public(self) -> PublicKey:
-        """The half that others check with."""
         return PublicKey(self._key.public_key())
 
     def sign(self, content: bytes) -> bytes:

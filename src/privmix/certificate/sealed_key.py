@@ -48,7 +48,6 @@ class AuditorKey(PrivatePem):
 
     @property
     def public(self) -> AuditorPublicKey:
-        """The half that others seal with."""
         return AuditorPublicKey(self._key.public_key())
 
     def open(self, sealed: bytes, bound: bytes) -> bytes:

@@ -120,7 +120,6 @@ class ItemGroups:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """(groups,) how many items each group holds."""
         return np.diff(self.starts)
 
     @classmethod

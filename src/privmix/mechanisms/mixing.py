@@ -243,7 +243,6 @@ class RowSums:
         add_rows(self.x[rows], records, members)
 
     def merge(self, other: "RowSums") -> None:
-        """Add the sums of the same rows over other records."""
         self._make_room(slice(None), other.totals)
         self.counts += other.counts.astype(self.counts.dtype, copy=False)
         for rows in _pieces(len(self.x)):

@@ -101,7 +101,6 @@ class RecordWeights:
         return found
 
     def person_means(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(persons, d): of each person's records."""
         found: NDArray[np.float64] = self.means(x, self.starts[:-1], self.shares)
         return found
 

@@ -50,7 +50,6 @@ class ColumnQueries:
 
     @property
     def event(self) -> Event:
-        """All queries together."""
         gaussian = Gaussian(self.noise_multiplier)
         return Composed((gaussian, Bounded(0.0, self.selection_delta))) if self.categories else gaussian
 

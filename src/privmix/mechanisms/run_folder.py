@@ -69,7 +69,6 @@ class RunFolder(PrivateFolder):
             self.write(NOTES_FILE, content)
 
     def make_room(self) -> None:
-        """Reserve the bytes of later notes on the disk."""
         with self.open(NOTES_FILE) as stream:
             self.write(ROOM_FILE, bytes(os.fstat(stream.fileno()).st_size + _MORE))
 

@@ -47,7 +47,6 @@ class ReleasedArray:
 
     @property
     def line(self) -> str:
-        """Its line in the data card."""
         return f"| `{self.name}` | {' x '.join(map(str, self.stored_shape))} | {self.meaning} |"
 
 
@@ -125,7 +124,6 @@ def symmetric(triangle: NDArray[np.float32], side: int) -> NDArray[np.float32]:
 
 
 def lower_triangle(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the entries on and below the diagonal, by rows."""
     return np.concatenate([matrix[row, : row + 1] for row in range(len(matrix))])
 
 

@@ -71,7 +71,6 @@ class BasePlan(Shown):
 
     @property
     def lattice(self) -> Lattice:
-        """The grid on which records are summed."""
         return Lattice(self.lattice_bits)
 
     @property
@@ -124,7 +123,6 @@ class BasePlan(Shown):
 
     @property
     def sampler(self) -> Sampler:
-        """How the members of rows are drawn."""
         return self.sampler_for(self.records)
 
     def sampler_for(self, records: int) -> Sampler:
@@ -188,7 +186,6 @@ class BasePlan(Shown):
 
     @property
     def centred(self) -> bool:
-        """Whether the mean is released first and subtracted."""
         return self.centre_noise_multiplier is not None
 
     @property
