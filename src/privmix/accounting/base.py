@@ -78,8 +78,7 @@ class Accountant(Protocol):
         ...
 
     @property
-    def note(self) -> str:
-        ...
+    def note(self) -> str: ...
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
         """Smallest epsilon this accountant can state at ``delta``; infinity if none."""

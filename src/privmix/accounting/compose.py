@@ -71,7 +71,8 @@ class TiltedSum:
         if self.infinity > delta:
             return math.inf
         first = max(0, math.ceil(max(0.0, self.least_loss) / self.step) - self.lower)
-        exponent = self._exponents()[first:]
+        shift = self.tilt * self.step * (self.lower + np.arange(first, self.above.size))
+        exponent = self.log_scale - shift + 8 * UNIT * (abs(self.log_scale) + np.abs(shift))
         with np.errstate(divide="ignore", over="ignore"):
             allowed = np.exp(math.log(delta - self.infinity) - exponent) if delta > self.infinity else 0 * exponent
         too_much = np.flatnonzero(self.excess[first:] + self._noise() > allowed)
@@ -105,10 +106,6 @@ class TiltedSum:
     def _exponent(self, loss: float) -> float:
         exponent = self.log_scale - self.tilt * loss
         return exponent + 8 * UNIT * (abs(self.log_scale) + abs(self.tilt * loss))
-
-    def _exponents(self) -> Array:
-        shift = self.tilt * self.step * (self.lower + np.arange(self.above.size))
-        return np.asarray(self.log_scale - shift + 8 * UNIT * (abs(self.log_scale) + np.abs(shift)))
 
 
 @dataclass(frozen=True)

@@ -152,9 +152,7 @@ class SampledPair:
 
     def loss(self, x: Array) -> Array:
         """Return the log of the mixture's density over F0's density."""
-        return self._loss_of(self.noise.log_ratio(x))
-
-    def _loss_of(self, log_ratio: Array) -> Array:
+        log_ratio = self.noise.log_ratio(x)
         if self.rate == 1:
             return log_ratio
         near = np.log1p(self.rate * np.expm1(np.minimum(log_ratio, 30.0)))

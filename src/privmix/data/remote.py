@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, cast
 
@@ -158,7 +159,9 @@ class _Found:
         if one:
             self._root, self.shown = str(PurePosixPath(_without_query(target)).parent), shown.rpartition("/")[0]
         elif self.pattern:
-            self._root, self.shown = _fixed_part(target), re.split(r"[*\[]", shown)[0].rpartition("/")[0]
+            # The folders before the first one with a special character.
+            self._root = "/".join(takewhile(lambda part: not glob.has_magic(part), target.split("/")))
+            self.shown = re.split(r"[*\[]", shown)[0].rpartition("/")[0]
         else:
             self._root, self.shown = target, shown
         # The part of the address below the folder of all: of a file or a pattern.
@@ -251,12 +254,6 @@ def _fetch(system: Any, file: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with system.open(file, "rb") as stream, hold(path.parent) as folder, folder.create(path.name) as copy:
         shutil.copyfileobj(stream, copy, 2**20)
-
-
-def _fixed_part(pattern: str) -> str:
-    """Return the folders before the first one with a special character."""
-    parts = pattern.split("/")
-    return "/".join(parts[: next(place for place, part in enumerate(parts) if glob.has_magic(part))])
 
 
 def _file_name(target: str) -> str:

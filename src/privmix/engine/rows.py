@@ -213,7 +213,10 @@ class RowEngine(Engine):
         with self._streams.lent("feature noise", tile) as generator:
             self._noisy(generator, self._feature_noise, x, unit_x, released_x)
         if self._plan.public_labels:
-            released_y[:] = self._public_labels(tile, len(x))
+            # Row t holds records of class t mod K only: its label follows from its number.
+            labels = (tile * ROW_TILE + np.arange(len(x))) % self._plan.num_classes
+            released_y[:] = np.eye(self._plan.num_classes, dtype=np.float32)[labels]
+            released_y -= np.float32(self._plan.label_offset)
             return
         with self._streams.lent("label noise", tile) as generator:
             self._noisy(generator, self._label_noise, self._label_sums(counts, totals), unit_y, released_y)
@@ -229,12 +232,6 @@ class RowEngine(Engine):
             noise += sums[rows]
             noise *= unit
             out[rows] = noise
-
-    def _public_labels(self, tile: int, rows: int) -> NDArray[np.float32]:
-        """Row t holds records of class t mod K only: its label follows from its number."""
-        classes = self._plan.num_classes
-        labels = (tile * ROW_TILE + np.arange(rows)) % classes
-        return np.eye(classes, dtype=np.float32)[labels] - np.float32(self._plan.label_offset)
 
 
 class ReleaseEngine(RowEngine):

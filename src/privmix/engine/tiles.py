@@ -204,7 +204,8 @@ class TileSummer(TileReader):
             return every_of_class(self.plan.rows, row_tile, self._labels(index), self.plan.num_classes)
         if self.plan.person_mean:
             return self._sampler.draw(self._membership, row_tile, index)
-        givers = self._givers(index)
+        by_class, streams = self._sampler.by_class, self._membership
+        givers = self._kept(index, "givers", lambda starts, labels: Givers(starts, labels, streams, index, by_class))
         units = givers.classes if givers.by_class else givers.starts[:-1]
         return givers.given(self._sampler.draw(self._membership, row_tile, index, units), row_tile)
 
@@ -229,10 +230,6 @@ class TileSummer(TileReader):
 
     def _groups(self, index: int) -> PersonGroups:
         return self._kept(index, "groups", lambda starts, labels: RecordWeights(starts, labels, self._most or 1).groups)
-
-    def _givers(self, index: int) -> Givers:
-        by_class, streams = self._sampler.by_class, self._membership
-        return self._kept(index, "givers", lambda starts, labels: Givers(starts, labels, streams, index, by_class))
 
     def _kept(self, index: int, name: str, make: Callable[[NDArray[np.int64], NDArray[np.int64]], _Result]) -> _Result:
         """Return a result for a tile's persons, kept while the tile is the one that is summed."""

@@ -102,23 +102,19 @@ def add_rows(sums: NDArray[Any], records: LatticeRecords, membership: Membership
         return
     dtype, offsets, row_of_bag = _bags(records.largest, membership)
     bags = Membership(offsets, indices, membership.weights)
-    summed_by = _torch_sums if _prefers_torch(len(indices) * records.dim) else _scipy_sums
-    joined = None if row_of_bag is None else _ones(row_of_bag, np.arange(len(row_of_bag) + 1), membership.rows).T
+    # By torch if it is installed, and imported already or worth it. Both give the same bits: sums are exact.
+    worth_torch = len(indices) * records.dim >= _WORTH_TORCH and find_spec("torch") is not None
+    summed_by = _torch_sums if "torch" in sys.modules or worth_torch else _scipy_sums
+    joined = None
+    if row_of_bag is not None:
+        bags_of_row = (np.ones(len(row_of_bag)), row_of_bag, np.arange(len(row_of_bag) + 1))
+        joined = csr_matrix(bags_of_row, shape=(len(row_of_bag), membership.rows)).T
     block = np.empty((records.count, min(records.dim, _COLUMNS)), dtype)
     for number, start in enumerate(range(0, records.dim, _COLUMNS)):
         block[:] = records.blocks[number][:, : block.shape[1]]
         summed = summed_by(bags, block)[:, : records.dim - start]
         columns = sums[:, start : start + _COLUMNS]
         columns += (summed if joined is None else joined @ summed).astype(columns.dtype, copy=False)
-
-
-def _prefers_torch(additions: int) -> bool:
-    """Whether torch is installed, and imported already or worth it. Both ways give the same bits: sums are exact."""
-    return "torch" in sys.modules or (additions >= _WORTH_TORCH and find_spec("torch") is not None)
-
-
-def _ones(indices: NDArray[np.int64], offsets: NDArray[np.int64], columns: int) -> csr_matrix:
-    return csr_matrix((np.ones(len(indices)), indices, offsets), shape=(len(offsets) - 1, columns))
 
 
 def _scipy_sums(bags: Membership, block: NDArray[Any]) -> NDArray[Any]:

@@ -364,7 +364,8 @@ class Run(RunPlace):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._is_lost():
+            # Lost: neither under its own name nor under its result's.
+            if self._held is not None and not self._held.is_in_place() and not self._held.is_at(self.out):
                 self._end_lost(error)
             elif isinstance(error, PrivmixError) and not (error.resumable or self.complete):
                 if self.paid and not self.bound:
@@ -377,10 +378,6 @@ class Run(RunPlace):
                     self.discard()
         finally:
             self._close()
-
-    def _is_lost(self) -> bool:
-        """Whether the run is neither under its own name nor under its result's."""
-        return self._held is not None and not self._held.is_in_place() and not self._held.is_at(self.out)
 
     def _end_lost(self, error: BaseException | None) -> None:
         """End a run that cannot be resumed, its key first."""
