@@ -199,10 +199,7 @@ def epsilon_delta_curve(
 
 
 def right_at_most(event: Event | None, cost: PrivacyCost) -> float:
-    """Return how often the best attack wins an even bet: (1 + delta(0)) / 2, from the total variation distance.
-
-    Without an event, the bound that (epsilon, delta) alone gives.
-    """
+    """Return how often the best attack wins an even bet; without an event, the bound by (epsilon, delta) alone."""
     # The one figure of this kind: certificates, cards, reports and studio print it by percent_up.
     if event is not None:
         distance = float(epsilon_delta_curve(event, [0.0], adjacency=cost.adjacency)[0])

@@ -287,7 +287,6 @@ def _power(masses: Array, count: int, relative: float) -> tuple[NDArray[np.compl
 
 
 def _size_change(small: NDArray[np.complex128]) -> Array:
-    """|1 + z|^2 - 1."""
     return np.asarray(2 * small.real + small.real**2 + small.imag**2)
 
 

@@ -16,10 +16,7 @@ from privmix.fields import Checked, Choice, Coded, Count, Fraction, Number, Posi
 
 
 class Adjacency(enum.Enum):
-    """Which pairs of datasets count as neighbours.
-
-    Each use matches it exhaustively: an unknown relation is an error, never a default.
-    """
+    """Which pairs of datasets count as neighbours. An unknown relation is an error, never a default."""
 
     ADD_REMOVE = "add_remove"
     """One record is present in one dataset and absent from the other."""
@@ -93,8 +90,7 @@ class ClusterSampled(Checked):
 class Allocated(Checked):
     """``event`` on each of ``rows`` samples; each record is in exactly one sample, drawn uniformly (random allocation).
 
-    A record's sample is independent of all other records. The samples together are not independent: this is not a
-    composition of ``rows`` events.
+    A record's sample is independent of other records. Samples are dependent: this is no composition of ``rows`` events.
     """
 
     rows: Count

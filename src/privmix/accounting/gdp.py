@@ -123,8 +123,7 @@ class AsPublishedAccountant:
     * Cluster: Proposition E.3 of NeuroMixGDP-HS (Li et al. 2024), Poisson at the product of the rates. Invalid: the
       label row shows which classes were drawn.
     * Fixed size: Lee et al. 2019, Wang et al.'s Renyi bound without replace-one's doubled sensitivity.
-    * Fixed size with Laplace noise: DP-InstaHide, Theorem 2, which takes a record's l1 norm for the data's diameter. It
-      is a pure epsilon, for any delta.
+    * Fixed size with Laplace noise: DP-InstaHide, Theorem 2, a pure epsilon; takes a record's l1 norm for the diameter.
     """
 
     renyi: RdpAccountant = field(default_factory=RdpAccountant)

@@ -51,7 +51,6 @@ def stages(step: float, count: int, most: float) -> int:
 
 
 def _most_stages(count: int) -> int:
-    """Stages that leave at least sixteen blocks."""
     return 0 if count > _MOST_RUNS else max(0, min(_MOST_STAGES, int(math.log2(count) / 2) - 2))
 
 

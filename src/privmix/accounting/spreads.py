@@ -8,8 +8,7 @@ N(0, 1 + r), r = 1 / s^2.
 
 For T rows the loss depends on S, the sum of their squares over s^2. S is chi-squared with T degrees of freedom without
 the record and 1 + r times as large with it. The loss is log(with / without) = S r / (2 (1 + r)) - (T / 2) log(1 + r).
-So all rows are one query on the line, in pieces of 65,536 rows: the incomplete gamma functions are good to a few
-thousand rounding units there.
+So all rows are one query on the line, in pieces of 65,536 rows, where incomplete gamma functions are good enough.
 """
 
 import math

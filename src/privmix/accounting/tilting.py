@@ -106,7 +106,6 @@ class Cumulants:
         return min(0.0, _log_divergence(self.at(self.tilt_for(epsilon)), epsilon))
 
     def spread(self) -> float:
-        """Return the standard deviation of the finite loss, not tilted."""
         return max(math.sqrt(self.at(0.0).variance), 1e-300)
 
     def _solve(self, rising: Callable[[Tilted], float]) -> float:

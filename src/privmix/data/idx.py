@@ -99,8 +99,6 @@ def _record_bytes(header: IdxHeader) -> int:
 
 @READERS.register
 class Idx(Reader):
-    """Images and labels in a file each, as MNIST's are."""
-
     name: ClassVar[str] = "idx"
     words: ClassVar[str] = "idx"
     endings: ClassVar[str] = "idx"

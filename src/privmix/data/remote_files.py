@@ -202,7 +202,6 @@ class RemotePath:
         return (self / name for name in sorted(self.tree.folders.get(self.relative, ())))
 
     def stat(self) -> FileVersion:
-        """Its size, as ``st_size``."""
         return self._entry().version
 
     def open(self, mode: Literal["rb"] = "rb", buffering: int = -1) -> Any:

@@ -83,7 +83,6 @@ class LabelledArray:
     Attributes:
         x: ``(n, *input_shape)``; uint8 where the source holds uint8, else finite float32. Tables: (n, columns) objects,
             each a str, a float or None where the value is missing.
-        y: (n,) int64 class indices in ``[0, K)``.
         schema: of the whole source, so ``schema.records`` may exceed n in a batch.
     """
 

@@ -172,8 +172,6 @@ class Room:
 
 
 class VectorSum(Secret):
-    """A sum of vectors of whole numbers. Secret."""
-
     def __init__(self, dim: int) -> None:
         self.total: NDArray[np.float64] = np.zeros(dim)
 

@@ -120,7 +120,6 @@ class Cluster:
             process (``RAY_AUTH_MODE=token``, and ``RAY_AUTH_TOKEN`` or ``RAY_AUTH_TOKEN_PATH``).
             ``RAY_AUTH_MODE=disabled`` declares that no other user can reach its network.
         max_retries: how often Ray runs a lost task again.
-        on_task_start: called where a task begins.
     """
 
     address: str | None = None

@@ -92,8 +92,7 @@ class ModuleEncoder(TorchEncoder):
       absent), on flattened inputs.
 
     A program runs code of the file, so a spec never opens one: the user names a trusted file and allows it to run.
-    Inputs are float32: images in [0, 1] as (b, C, H, W), vectors as (b, d). Train the network without the private
-    records.
+    Inputs are float32: images in [0, 1] as (b, C, H, W), vectors as (b, d). Train it without the private records.
 
     Formal guarantees:
         - Per record, to the bit, as for :class:`~privmix.features.torch_encoder.TorchEncoder`. In addition, the output

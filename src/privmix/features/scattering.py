@@ -40,8 +40,7 @@ class Scattering(Extractor):
 
     Inputs are (b, H, W) or (b, H, W, colours): uint8, or floats in [0, 1]. The 81 * colours channels of (H // 4, W //
     4) values are normalised in 27 groups (no affine part, eps 1e-5). Their order is (colour, channel, row, column):
-    3,969 numbers for 28 x 28, 15,552 for 32 x 32 x 3. ``scattering:ycbcr,mirror`` gains a linear head about four points
-    on CIFAR-10.
+    3,969 numbers for 28 x 28, 15,552 for 32 x 32 x 3. ``scattering:ycbcr,mirror`` adds some four points on CIFAR-10.
 
     Args:
         ycbcr: transform luma and the two colour differences (ITU-R BT.601, full range) instead of red, green and blue:

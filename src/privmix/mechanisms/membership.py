@@ -47,7 +47,6 @@ class Membership:
 
     @property
     def rows(self) -> int:
-        """How many rows, empty ones included."""
         return len(self.offsets) - 1
 
     @cached_property

@@ -2,8 +2,7 @@
 
 A float plus float noise can betray the sum (Mironov 2012). Here sums are exact integers (multiples of a public grid
 step) and noise is rounded first. Then ``round(sum + noise) == sum + round(noise)`` is the ideal continuous mechanism
-followed by rounding, which is post-processing. Assumptions and limits (not in the certificate's figures, no proof
-here):
+followed by rounding, which is post-processing. Assumptions and limits (neither in the certificate nor proven here):
 
 * Noise before rounding follows its continuous law. Outputs of the float64 samplers are at most 2**-50 deviations apart
   in the centre, about 2**-32 at 8. Noise of up to 2**20 lattice steps thus has every lattice point within reach there.

@@ -66,7 +66,6 @@ class RecordWeights:
 
     @cached_property
     def records(self) -> NDArray[np.float64]:
-        """(records,) what each record weighs."""
         return np.repeat(1.0 / np.maximum(self._counts, self.most), self._counts)
 
     @cached_property
@@ -138,10 +137,7 @@ class PersonGroups:
 
 
 def numbers_of(persons: NDArray[Any]) -> NDArray[np.int64]:
-    """Numbers from 0 in the order in which persons appear, for names that are equal exactly where the person is.
-
-    Records of :data:`NO_ONE` keep that number.
-    """
+    """Numbers from 0 in the order in which persons appear, by name; records of :data:`NO_ONE` keep that number."""
     if persons.dtype.kind in "iu":
         if _are_numbers(persons):
             return persons

@@ -77,7 +77,6 @@ class DesignTexts(ABC, Generic[P]):
     Attributes:
         lost: what the released form does not keep, for the assessment.
         released: what is released in addition to rows; empty where there is nothing else.
-        statements: further sentences of the certificate.
     """
 
     lost: ClassVar[str] = ""
@@ -115,11 +114,9 @@ class Design(Checked, PlannerFacts[P], DesignTexts[P]):
     """One way to release records. The fields of a subclass are its options, each with a ``help`` in its metadata.
 
     Facts that follow from the options alone are methods. Facts that follow from a plan are class methods, since a plan
-    is read back from a certificate, too. Code in other files is named, ``"module:name"``:
-    :mod:`privmix.plans.registry`.
+    is read back from a certificate, too. Code in other files is named, as :mod:`privmix.plans.registry` reads it.
 
     Attributes:
-        name: in settings, plans and certificates.
         engines: where each engine for its plans is, by option name.
         persons: whether its engine takes each person's records as one contribution; not inherited.
         fixed_size: whether all rows hold the same number of records, which then must be drawn from the real number.

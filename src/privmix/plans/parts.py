@@ -21,13 +21,7 @@ _ROUNDING: Final = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedArray:
-    """A float32 array of a release, in addition to rows. By itself it has no noise: it follows from earlier parts.
-
-    Attributes:
-        name: in the file, and of the attribute that learners take it from.
-        shape: as learners take it.
-        meaning: for the data card.
-    """
+    """A float32 array of a release, in addition to rows. By itself it has no noise: it follows from earlier parts."""
 
     name: str
     shape: tuple[int, ...]
@@ -202,8 +196,7 @@ class SumDesign(Design[S]):
     """A design that releases noisy sums, and rows made from them.
 
     A subclass needs ``plan``, ``settings``, ``forecast`` and the texts of :class:`Design`. Its attributes: ``name``,
-    ``file``, ``plan_type``, ``engines``. For what it releases: ``released``, ``released_as``, ``row_law``. For audits:
-    ``worst_case``, ``pure_noises``.
+    ``file``, ``plan_type``, ``engines``, ``released``, ``released_as``, ``row_law``, ``worst_case``, ``pure_noises``.
     """
 
     # A sampled row is of one class.

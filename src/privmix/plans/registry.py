@@ -42,7 +42,6 @@ def check_options(design: type[Design[Any]], names: Mapping[str, Any]) -> None:
 
 
 def takes_persons(design: type[Design[Any]]) -> bool:
-    """Whether persons can be the design's unit, by its own declaration."""
     # Not inherited: a subclass may have another engine, and has to declare it itself.
     return bool(vars(design).get("persons", False))
 

@@ -164,7 +164,6 @@ class ReleasePlan(BasePlan):
 
     @property
     def divisor(self) -> float:
-        """Divisor of sums: the public degree, or 1 if weights already sum to about 1."""
         return self.kind.divisor(self)
 
     @property

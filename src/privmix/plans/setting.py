@@ -60,7 +60,6 @@ class Setting:
 
     @property
     def residual_bound(self) -> float:
-        """Bound on a centred record's norm."""
         return float(self.residual_clip_norm * self.clip_norm)
 
     def shared(self, centre_noise_multiplier: float | None) -> dict[str, Any]:

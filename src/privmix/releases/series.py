@@ -2,8 +2,7 @@
 
 ``NAME/step-001`` and so on are releases, for everyone. ``.NAME.series`` is for the owner. It holds the secret key of
 all steps' noise, and notes sealed by it: the first plan, the charge for all steps, a code of the key's draws here. Each
-step adds a keyed fingerprint of its records and the certificate's hash; where persons are units, also keyed hashes of
-the persons that count in it.
+step adds a keyed fingerprint of its records, the certificate's hash and keyed hashes of any persons that count in it.
 
 No record and no sum of records is kept between steps. After the last step, or when the series ends, the key is
 overwritten and the private folder removed.
