@@ -23,7 +23,7 @@ class Verification(Shown):
     """The results of passed checks; a failed check raises."""
 
     # unchecked: in words; tests: of released numbers (privmix.audits.noise_tests.NoiseTest), none of a model's weights;
-    # false_alarm: bound for an honest release by any test; sealed: for whom the run's key is, None if destroyed.
+    # false_alarm: bound for an honest release by any test. sealed: for whom the run's key is, None if destroyed.
 
     kind: str
     id: str

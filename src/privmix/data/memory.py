@@ -55,7 +55,7 @@ class MemorySource(Source):
 def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
     """``(x, y)`` as a source; :func:`privmix.data.source.encode_labels` reads labels; classes are declared."""
     # x: numbers (n, ...), where uint8 means pixels; a list of n records with declared length or shape; n texts or
-    # rows of a table; a sparse SciPy matrix (n, d); or n images, Pillow's or encoded, with declared size and colour.
+    # rows of a table. Also a sparse SciPy matrix (n, d), or images, Pillow's or encoded, of declared size and colour.
     names = resolve_classes(classes)
     sparse = is_sparse(x)
     x = x if sparse else plain(x, "x")

@@ -84,8 +84,8 @@ class RecordWeights:
 
     def means(self, x: NDArray[np.float64], starts: NDArray[np.int64], shares: NDArray[np.float64]) -> Any:
         """Return (groups, d): the mean of each group's rows of ``x``, of norm at most 1, times its share."""
-        # Rounding could make the mean of k rows longer than any of them, by k + 2 half-ulps of 1 at most: of k - 1
-        # additions, each off by half an ulp of a sum of norms, a division and a product. This excess is subtracted.
+        # Rounding could make the mean of k rows longer than any of them, by k + 2 half-ulps of 1 at most. They stem
+        # from k - 1 additions, each off by half an ulp of a sum of norms, a division and a product. It is subtracted.
         ends = np.append(starts, len(x))
         sizes = np.diff(ends)
         # A product with ones adds the rows of a group one after the other, faster than reduceat where groups are small.

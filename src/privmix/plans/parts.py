@@ -196,7 +196,8 @@ class SumDesign(Design[S]):
     """A design that releases noisy sums, and rows made from them.
 
     A subclass needs ``plan``, ``settings``, ``forecast`` and the texts of :class:`Design`. Its attributes: ``name``,
-    ``file``, ``plan_type``, ``engines``, ``released``, ``released_as``, ``row_law``, ``worst_case``, ``pure_noises``.
+    ``file``, ``plan_type``, ``engines``. For what it releases: ``released``, ``released_as``, ``row_law``. For audits:
+    ``worst_case``, ``pure_noises``.
     """
 
     # A sampled row is of one class.

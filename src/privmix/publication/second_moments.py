@@ -282,7 +282,7 @@ def sample_rows(
     means = spectrum.basis.T @ (moments.cross / counts)
     noise = moments.noise_std_cross**2 * float((shares / np.square(counts, dtype=np.float64)).sum())
     between = np.maximum((np.square(means, dtype=np.float64) * shares).sum(axis=1) - noise, 0.0)
-    # Where there is only noise, classes must not look apart: what a learner of moments adds to X'X is spread here.
+    # If there is only noise, classes must not look apart: what a learner of moments adds to X'X is spread here.
     within = np.maximum(spectrum.values / moments.records - between, 0.0) + spectrum.ridge / moments.records
     deviation = np.sqrt(within).astype(np.float32)
     labels = generator.choice(classes, size=rows, p=shares)

@@ -80,7 +80,7 @@ class StepNotes(Checked):
 @dataclass(frozen=True)
 class Notes(Checked):
     # plan: of the first step; charge: finds the charge for all steps, None without a ledger; seed: of tests and
-    # benchmarks; draws: a code of the key's draws, to recognise other samplers; steps: with known records, in order.
+    # benchmarks. draws: a code of the key's draws, to recognise other samplers; steps: with known records, in order.
 
     version: PlainCount
     id: str
