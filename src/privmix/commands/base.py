@@ -102,12 +102,7 @@ class Command(ABC, Generic[Found]):
 
 
 def function(kind: Callable[P, Command[Found]], name: str = "") -> Callable[P, Found]:
-    """Return the function of a command for Python: its arguments are the command's fields, and so is its help.
-
-    Args:
-        kind: the command.
-        name: of the function, if not the command's.
-    """
+    """Return the function of a command for Python: its arguments are the command's fields, and so is its help."""
 
     @shows_bars
     def called(*args: P.args, **kwargs: P.kwargs) -> Found:

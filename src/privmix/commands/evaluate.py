@@ -209,12 +209,7 @@ def _fitted_without_privacy(model: Model, records: PrivateRecords) -> Reference:
 
 
 def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.object_]:
-    """Return (n,) the group of each record.
-
-    Raises:
-        InvalidInput: there is no such column, there are more or fewer values than records, or so many different ones
-            that they are no grouping.
-    """
+    """Return (n,) the group of each record."""
     if isinstance(group_by, str):
         if opened.place is None:
             raise InvalidInput("group_by", group_by, "one value for each record, for data in memory")

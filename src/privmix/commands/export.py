@@ -24,11 +24,7 @@ _LINES: Final = {
 
 @dataclass(frozen=True, repr=False)
 class Exported(Shown):
-    """A network in a file.
-
-    Attributes:
-        out: the file.
-    """
+    """A network in a file."""
 
     out: Path
 

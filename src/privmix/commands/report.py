@@ -35,16 +35,9 @@ Part = str | PathLike[str] | RunRecord | Measured
 
 @dataclass(frozen=True, repr=False)
 class ReportPage(Shown):
-    """A page, made.
+    """One self-contained HTML page, and the file that holds it, if any."""
 
-    Attributes:
-        page: one self-contained HTML page.
-        audience: whom it is for.
-        refuted_in_private: a private record refutes a claim, which a page for the public cannot show. For the owner's
-            eyes, and no part of the page.
-        out: where it was written, if it was.
-    """
-
+    # refuted_in_private: a private record refutes a claim; only the owner may know that.
     page: str = field(repr=False)
     audience: str
     refuted_in_private: bool

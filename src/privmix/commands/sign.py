@@ -18,13 +18,7 @@ from privmix.shown import Shown
 
 @dataclass(frozen=True, repr=False)
 class Signed(Shown):
-    """A signature of a folder.
-
-    Attributes:
-        file: holds it.
-        files: how many files were signed.
-        key_id: by which key.
-    """
+    """A signature of a folder, in ``file``."""
 
     file: Path
     files: int
@@ -80,13 +74,7 @@ sign: Final = function(Sign)
 
 @dataclass(frozen=True, repr=False)
 class KeyFiles(Shown):
-    """Both halves of a new key.
-
-    Attributes:
-        private, public: their files.
-        key_id: names the key.
-        auditor: whether it is an auditor's.
-    """
+    """Files of both halves of a new key."""
 
     private: Path
     public: Path

@@ -124,20 +124,10 @@ class Job(PrivateColumns, ABC, Generic[P, R]):
     """A job on one private dataset: plan it, then :meth:`carry_out` the plan.
 
     Each kind of job has a method that makes the plan (type P) from its options and public facts, after :meth:`check`.
-    The kind comes before this class among the bases of a dataclass that has the options. It fills in the steps below,
-    called in the order of this list. Before the charge none uses a value of a private record: files are opened, counted
-    and hashed, and hashes go to the ledger and the run alone. After it :meth:`whose` comes first, then :meth:`read`.
-
-    * :meth:`check_options`: what must go together;
-    * :meth:`check_resumed`: whether an interrupted run is the one that was planned;
-    * :meth:`cost`: what is charged, or None where no private record is read;
-    * :meth:`called_public`: what is called public and must not be the private data, and :meth:`whose` that are;
-    * :meth:`equip`: what the work needs of other machines, had before the charge;
-    * :meth:`open_run`: the run, for jobs that have a place, with the id of the charge that is to be made;
-    * :meth:`charge`: the charge under that id, and :meth:`extra`, what the run remembers besides;
-    * :meth:`read`: the private records, read;
-    * :meth:`compute`: the result (type R), made of them and published;
-    * :meth:`noted`: what the ledger notes of it, and :meth:`settled`, which charges are used up by it.
+    The kind comes before this class among the bases of a dataclass that has the options. It fills in these steps,
+    called in this order: ``check_options``, ``check_resumed``, ``cost``, ``called_public``, ``equip``, ``open_run``,
+    ``charge``, ``extra``, ``whose``, ``read``, ``compute`` (type R), ``settled``, ``noted``. Before the charge no value
+    of a private record is used: files are opened, counted and hashed, and hashes go to the ledger and the run alone.
 
     Formal guarantees:
         * Checked first: options that don't go together, places that can't be written and public data that can't be read
@@ -358,6 +348,7 @@ class Job(PrivateColumns, ABC, Generic[P, R]):
         """Return the charge, or None where no private record is read."""
 
     def called_public(self, planned: P) -> tuple[Mapping[str, InputHashes], Iterable[tuple[str, Sketch]]]:
+        """Return what is called public and must not be the private data."""
         return {}, []
 
     def whose(self) -> NDArray[np.int64] | None:

@@ -43,15 +43,9 @@ TOLERANCE: Final = 0.01
 
 @dataclass(frozen=True)
 class SpotChecks:
-    """Features of a store that were made again.
+    """Features of a store that were made again, of records drawn at random."""
 
-    Attributes:
-        records: of how many records, drawn at random.
-        same_bits: how many came out the same to the last bit.
-        largest: the largest distance, as a share of the features' length.
-        wrong: how many are further off than :data:`TOLERANCE`, or have another label.
-    """
-
+    # largest: distance, as a share of the features' length. wrong: further off than TOLERANCE, or with another label.
     records: int
     same_bits: int
     largest: float
@@ -64,14 +58,7 @@ class SpotChecks:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Remade(Shown):
-    """A release that was made again, compared with the first: for its owner and its auditor alone.
-
-    Attributes:
-        release: its id.
-        commitment: what its certificate states of the key.
-        comparison: of its records and bytes.
-        spot_checks: of features that came from a store; None where all were made again.
-    """
+    """A release that was made again, compared with the first: for its owner and its auditor alone."""
 
     release: str
     commitment: Commitment

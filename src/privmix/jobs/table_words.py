@@ -267,11 +267,7 @@ def looked_at(
 
 
 def schema_entries(given: str | Path | Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return column -> entry, for fields with enough constraints: bounds, values, or a kind that needs neither.
-
-    Args:
-        given: a schema, a data package or resource that contains one; or its JSON file.
-    """
+    """Return column -> entry, for fields with enough constraints: bounds, values, or a kind that needs neither."""
     schema = _read(given)
     found: dict[str, dict[str, Any]] = {}
     for one in schema["fields"]:

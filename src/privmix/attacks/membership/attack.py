@@ -143,18 +143,9 @@ def infer_membership(
     Members and non-members must be records of one kind: an attack takes any other difference for membership. Reference
     models hold as many records as there are members, drawn from all (Carlini et al. 2022: half).
 
-    Args:
-        model: has ``predict_proba`` or ``decision_function`` on features.
-        records: (n, d) features and labels of members and non-members; non-members are also RMIA's population.
-        member: (n,) which records the model was made of.
-        classes: K; labels are 0 .. K-1.
-        config: settings; the loss attack alone by default.
-        trainer: makes reference models as the model was made; all attacks but ``loss`` need one.
-        streams: randomness of the reference models; a fresh key by default. Destroyed at the end.
-        certificate: of the model's release or training: adds the guarantee's bounds on any attack.
-        work: see :func:`privmix.attacks.membership.references.train_references`.
-        progress: called with (stage, done, total).
+    ``member`` (n,) marks the records that the model was made of; the others are also RMIA's population.
     """
+    # streams: of the reference models; destroyed at the end. certificate: adds the guarantee's bounds on any attack.
     config = config or MembershipConfig()
     if certificate is not None:
         check_of_records(certificate["plan"].get("per_person"))

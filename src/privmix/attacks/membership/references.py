@@ -176,11 +176,8 @@ def train_references(
     work: Path | None = None,
     progress: Progress | None = None,
 ) -> ReferenceModels:
-    """Train R reference models on ``size`` records each and keep only their log-odds of all n records (``logits_of``).
-
-    Args:
-        work: owner-only folder of finished models' log-odds, from which the same call resumes.
-    """
+    """Train R reference models on ``size`` records each and keep only their log-odds of all n records."""
+    # work: owner-only folder of finished models' log-odds, from which the same call resumes.
     no_core_dumps()
     marks = deal_records(len(features), size, references, streams.generator("reference records"))
     kept = None if work is None else _Kept(work, _identity(trainer, features, labels, size, references))

@@ -28,18 +28,9 @@ _DELTA: Final = 1e-5
 
 @dataclass(frozen=True, repr=False)
 class Prices(Shown):
-    """Costs by accountant.
+    """Costs by accountant."""
 
-    Attributes:
-        design: whose price it is.
-        adjacency: that the prices are for.
-        found: of each accountant its cost and the noise multiplier, or why it has none ("unsupported"); if asked for,
-            ``person_epsilon``: for a person with ``records_per_person`` records, None without a known bound.
-        delta: that they are at.
-        asked: the command.
-        unit: that they are for: a record, or a person with all records.
-    """
-
+    # found: cost and noise multiplier of each accountant, or why it has none ("unsupported").
     design: str
     adjacency: Adjacency
     found: list[dict[str, Any]]
@@ -133,11 +124,6 @@ def priced_config(records: int, classes: int, rows: int | None, design: str | De
 
 def prices_of(asked: Account) -> Prices:
     """Price a design, or find the noise that meets a target.
-
-    Raises:
-        InvalidInput: an option is out of range or of another design, or the design has no proven price under that
-            relation; or none is known for a person with several records.
-        UnsupportedEvent: the accountant has no price for such draws, unless all are asked.
 
     Example:
         >>> found = prices_of(Account("poisson:mixup_degree=64", records=60_000, epsilon=1.0)).found[0]

@@ -25,16 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Certified(Shown):
-    """A certified line, what its guarantee is, and what other routes to it give.
+    """A certified line, what its guarantee is, and what other routes to it give."""
 
-    Attributes:
-        line: the bound.
-        epsilon, delta: of the guarantee; epsilon is None where nothing is promised.
-        whole_curve: the whole curve of what ran is promised; else this one point.
-        by_guarantee: the bound that follows from epsilon and delta alone.
-        by_points: the best that one point of the curve gives.
-    """
-
+    # epsilon: None where nothing is promised. whole_curve: the guarantee is the whole curve, not one point of it.
     line: CertifiedLine
     epsilon: float | None
     delta: float
@@ -105,10 +98,6 @@ class _Promise:
 
 def certified_line(asked: Poisoning) -> Certified:
     """Bound how often an attack by poisoned records succeeds.
-
-    Raises:
-        InvalidInput: an option is missing, out of range or of another kind of guarantee.
-        StorageError: the folder can't be read.
 
     Example:
         >>> asked = Poisoning(
