@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.errors import WITHHELD, InvalidInput, Unquoted
 
 Kind = TypeVar("Kind", bound=type[Any])
 P = ParamSpec("P")
@@ -97,15 +97,6 @@ def with_default(text: str, default: Any) -> str:
     return f"{text} Default: {default}." if plain and not tells else text
 
 
-class _Type(str):
-    """A type as it is written in the source, which shows without quotation marks."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
 class _Signature(inspect.Signature):
     """A signature that goes over several lines where it is long."""
 
@@ -136,7 +127,7 @@ def readable(function: Callable[..., Any]) -> inspect.Signature:
     found = inspect.signature(function)
 
     def plain(annotation: Any) -> Any:
-        return _Type(annotation) if isinstance(annotation, str) else annotation
+        return Unquoted(annotation) if isinstance(annotation, str) else annotation
 
     made = [one.replace(annotation=plain(one.annotation)) for one in found.parameters.values()]
     return _Signature(made, return_annotation=plain(found.return_annotation))
