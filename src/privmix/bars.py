@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from privmix.errors import InvalidInput
 from privmix.options import readable
-from privmix.progress import Progress, silent
+from privmix.progress import Progress, in_hundredths, silent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,7 @@ _showing: ContextVar[bool] = ContextVar("showing", default=False)
 
 def looked_at() -> bool:
     """Whether Python runs interactively: in a notebook or a terminal session."""
-    if _shell() is not None and _in_notebook():
+    if _in_notebook():
         return True
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive) or _shell() is not None
     return interactive and sys.stderr is not None and sys.stderr.isatty()
@@ -105,14 +105,12 @@ def progress_bars(
     def update(stage: str, done: int, total: int) -> None:
         # The part in brackets changes while a stage lasts.
         name = stage.partition(" (")[0]
-        if percent:
-            done, total = 100 * done // max(total, 1), 100
         drawn.update(name, stage, done, total)
         if monotonic() - begun >= after:
             drawn.draw()
 
     try:
-        yield update
+        yield in_hundredths(update) if percent else update
     finally:
         drawn.end(transient)
 
@@ -122,35 +120,25 @@ class _Terminal:
 
     def __init__(self, console: Console | None, transient: bool) -> None:
         # Rich takes time to import, and most jobs draw nothing.
+        from rich import progress as bars
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            ProgressColumn,
-            Task,
-            TaskID,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import Progress as Bars
         from rich.text import Text
 
-        class Rate(ProgressColumn):
-            def render(self, task: Task) -> Text:
+        class Rate(bars.ProgressColumn):
+            def render(self, task: bars.Task) -> Text:
                 speed = task.finished_speed or task.speed
                 return Text("" if speed is None else f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s")
 
         columns = (
-            TextColumn("{task.description:<22}"),
-            BarColumn(),
-            MofNCompleteColumn(),
+            bars.TextColumn("{task.description:<22}"),
+            bars.BarColumn(),
+            bars.MofNCompleteColumn(),
             Rate(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            bars.TimeElapsedColumn(),
+            bars.TimeRemainingColumn(),
         )
-        self._bars = Bars(*columns, console=console or Console(stderr=True), transient=transient)
-        self._tasks: dict[str, TaskID] = {}
+        self._bars = bars.Progress(*columns, console=console or Console(stderr=True), transient=transient)
+        self._tasks: dict[str, bars.TaskID] = {}
         self._started = False
 
     def update(self, name: str, stage: str, done: int, total: int) -> None:
