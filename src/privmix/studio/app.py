@@ -1,6 +1,5 @@
 """The studio's pages and what they do: from a dataset that is named to a release that holds."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -46,25 +45,19 @@ class Studio:
         self.app: Final = Guard(inner, door)
 
     def _routes(self) -> list[Route]:
-        def get(path: str, does: Callable[[Request], Awaitable[Response]]) -> Route:
-            return Route(path, does, methods=["GET"])
-
-        def post(path: str, does: Callable[[Request], Awaitable[Response]]) -> Route:
-            return Route(path, does, methods=["POST"])
-
         return [
-            get("/", self.new),
-            get("/words", self.words),
-            get("/forecast", self.forecast),
-            get("/static/{name}", self.asset),
-            get("/run/{id}", self.run),
-            get("/run/{id}/progress", self.progress),
-            post("/live", self.live),
-            post("/columns", self.columns),
-            post("/example", self.example),
-            post("/release", self.release),
-            post("/run/{id}/stop", self.stop),
-            post("/run/{id}/finish", self.finish),
+            Route("/", self.new, methods=["GET"]),
+            Route("/words", self.words, methods=["GET"]),
+            Route("/forecast", self.forecast, methods=["GET"]),
+            Route("/static/{name}", self.asset, methods=["GET"]),
+            Route("/run/{id}", self.run, methods=["GET"]),
+            Route("/run/{id}/progress", self.progress, methods=["GET"]),
+            Route("/live", self.live, methods=["POST"]),
+            Route("/columns", self.columns, methods=["POST"]),
+            Route("/example", self.example, methods=["POST"]),
+            Route("/release", self.release, methods=["POST"]),
+            Route("/run/{id}/stop", self.stop, methods=["POST"]),
+            Route("/run/{id}/finish", self.finish, methods=["POST"]),
         ]
 
     def close(self) -> None:
