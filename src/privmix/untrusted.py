@@ -108,15 +108,15 @@ def check_texts(value: Any, name: str) -> None:
                 check_texts(inner, name)
 
 
-def array_shapes(path: Path, name: str, most_header: int = 16 * MEBIBYTE) -> dict[str, tuple[str, tuple[int, ...]]]:
+def array_shapes(path: Path, name: str) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return element type ("F32") and shape of each array in a safetensors file, from its header alone."""
     # The arrays must fill the file exactly, so that later allocations are no larger than the file. Free text in the
-    # header (__metadata__) is refused; most_header bounds its bytes.
+    # header (__metadata__) is refused.
     allowed = "a safetensors file whose arrays fill it exactly, without free text"
     with open_plain(path, name) as stream:
         size = os.fstat(stream.fileno()).st_size
         length = int.from_bytes(stream.read(_HEADER_LENGTH), "little")
-        if size < _HEADER_LENGTH or length > min(most_header, size - _HEADER_LENGTH):
+        if size < _HEADER_LENGTH or length > min(16 * MEBIBYTE, size - _HEADER_LENGTH):
             raise InvalidInput(name, path.name, allowed)
         header = parse_json(stream.read(length), name)
     if not isinstance(header, dict):

@@ -153,19 +153,12 @@ def current_world(device: str | None = None) -> Iterator[World]:
     cuda = torch.cuda.is_available() and device != "cpu"
     if cuda:
         torch.cuda.set_device(_environment("LOCAL_RANK", 0))
-    with _joined("nccl" if cuda else "gloo"):
-        yield World(torch.distributed.get_rank(), torch.distributed.get_world_size())
-
-
-@contextmanager
-def _joined(backend: str) -> Iterator[None]:
-    """Be in the group of processes for the block."""
     # If a library imported this module within the block, it would keep the group for ever. Its functions take as their
     # default the group that is there as they are read. The group's threads then outlive the interpreter, and one that
     # still lets go of a tensor aborts the process.
     import_module("torch.distributed.nn.functional")
-    torch.distributed.init_process_group(backend)
+    torch.distributed.init_process_group("nccl" if cuda else "gloo")
     try:
-        yield
+        yield World(torch.distributed.get_rank(), torch.distributed.get_world_size())
     finally:
         torch.distributed.destroy_process_group()
