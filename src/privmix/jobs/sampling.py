@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from privmix.errors import InvalidInput, check_choice, check_integer, warn
+from privmix.errors import REFUTED, InvalidInput, check_choice, check_integer, warn
 from privmix.features.base import Extractor
 from privmix.features.table_states import table_states
 from privmix.features.tabular import Tabular
@@ -36,8 +36,6 @@ MOST_ROWS: Final = 10_000_000
 _OPEN_END: Final = (
     'of the outer intervals of {}; rows have the end that is declared (declare both: "range" with the bins)'
 )
-# Exit code of rows that do not meet the release, as of a claim that an audit refutes.
-_LOST: Final = 4
 
 # A share that is this number of standard deviations of its noise above 0 counts as present; one below the second
 # number of them is hidden by the noise.
@@ -133,7 +131,7 @@ class SampledTable(Shown):
 
     @property
     def exit_code(self) -> int:
-        return _LOST if self.model.lost else 0
+        return REFUTED if self.model.lost else 0
 
     def to_dict(self) -> dict[str, Any]:
         by = {} if self.forecast is None else {pair.columns: pair.variation for pair in self.forecast.pairs}
