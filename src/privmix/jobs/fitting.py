@@ -163,7 +163,10 @@ def class_texts(given: Any, classes: Sequence[str]) -> Texts:
     # for every class. A file is a JSON object, or CSV with the columns `class` and `description`, where a class may
     # have several lines.
     if isinstance(given, str) and given == NAMES:
-        return _of_names(classes)
+        words = {name: " ".join(re.sub(r"[\W_]+", " ", _HUMP.sub(" ", name)).split()).lower() for name in classes}
+        if not any(any(letter.isalpha() for letter in spoken) for spoken in words.values()):
+            raise InvalidInput(FIELD, NAMES, "descriptions: the class names of this release are numbers")
+        return {name: tuple(form.format(words[name] or name) for form in _TEMPLATES) for name in classes}
     found = given if isinstance(given, Mapping) else _read(given)
     unknown = [name for name in found if name not in classes]
     missing = [name for name in classes if name not in found]
@@ -172,13 +175,6 @@ def class_texts(given: Any, classes: Sequence[str]) -> Texts:
     if missing:
         raise InvalidInput(FIELD, f"no text for class {missing[0]}", f"a description of each of {len(classes)} classes")
     return {name: _checked(name, found[name]) for name in classes}
-
-
-def _of_names(classes: Sequence[str]) -> Texts:
-    words = {name: " ".join(re.sub(r"[\W_]+", " ", _HUMP.sub(" ", name)).split()).lower() for name in classes}
-    if not any(any(letter.isalpha() for letter in spoken) for spoken in words.values()):
-        raise InvalidInput(FIELD, NAMES, "descriptions: the class names of this release are numbers")
-    return {name: tuple(form.format(words[name] or name) for form in _TEMPLATES) for name in classes}
 
 
 def _checked(name: str, given: Any) -> tuple[str, ...]:

@@ -127,14 +127,16 @@ def _of_model(model: TrainedModel) -> Inspection:
         "clipping": f"{settings.get('clipping', '?')}, C = {plan.clip_norm:g}, sensitivity {plan.sensitivity:g}",
         "noise": f"multiplier {plan.noise_multiplier:.5g}, standard deviation {plan.noise_std:.5g} a sum",
     }
-    ledger = certificate["in_ledger"]
+    ledger, scenario, extended = certificate["in_ledger"], settings.get("scenario", "?"), settings.get("extended")
+    by = f" by {extended.get('method')}" if scenario == "extended" and isinstance(extended, dict) else ""
+    used = ", ".join(f"{name} {str(digest)[:12]}" for name, digest in sorted(certificate["public_data"].items()))
     rows = {
         "model": f"{network.name}, {weights} weights trained",
         "features": f"{title_of(facts.extractor)}, {facts.dim} per record",
         "classes": _class_names(facts.classes),
         f"{certificate.unit.one} count": f"{plan.records:,} ({known})",
         **(private if plan.steps else {"batches": "none: no private record was read"}),
-        "public data": _public_data(certificate),
+        "public data": f"{scenario}{by}" + (f"; {used}" if used else ""),
         "ledger": ledger if ledger == "none" else f"charged, {ledger}",
         **_wanted(facts.extractor),
     }
@@ -176,14 +178,6 @@ def _of_fitted(model: ReleaseLearner) -> Inspection:
     }
     title = f"Model fitted on release {facts.release_id}, as the model states; its folder holds no proof"
     return Inspection(title, rows, [], description)
-
-
-def _public_data(certificate: Mapping[str, Any]) -> str:
-    settings = certificate["settings"]
-    scenario, extended = settings.get("scenario", "?"), settings.get("extended")
-    by = f" by {extended.get('method')}" if scenario == "extended" and isinstance(extended, dict) else ""
-    used = ", ".join(f"{name} {str(digest)[:12]}" for name, digest in sorted(certificate["public_data"].items()))
-    return f"{scenario}{by}" + (f"; {used}" if used else "")
 
 
 def _power(certificate: Certificate) -> dict[str, object]:

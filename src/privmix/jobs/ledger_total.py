@@ -76,6 +76,8 @@ def total_of(book: Ledger, dataset: str, outcomes: bool) -> LedgerTotal:
             "ledger", "charges that came meanwhile", "a ledger without concurrent charges: run the command again"
         )
     same = ("dataset", "epsilon", "delta", "mode", "filter", "share", "unit", "most_per_person")
+    results = [str(entry["result"]) for entry in history if entry["kind"] == "commit"]
+    named = tuple(text if _RESULT.fullmatch(text) else _line(text) for text in results[-MOST_RESULTS:])
     return LedgerTotal.rounded(
         **{name: getattr(stated, name) for name in same},
         adjacency=stated.adjacency.value,
@@ -84,7 +86,7 @@ def total_of(book: Ledger, dataset: str, outcomes: bool) -> LedgerTotal:
         charges=_by_purpose(charges),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         digest=_digest(history[0], charges),
-        outcomes=_outcomes(history, len(charges)) if outcomes else None,
+        outcomes=Outcomes(len(results), len(charges) - len(results), named) if outcomes else None,
     )
 
 
@@ -156,12 +158,6 @@ def _by_purpose(charges: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def _line(text: str) -> str:
     return text if text.strip() and text.isascii() and text.isprintable() and len(text) <= LONGEST else _OTHER
-
-
-def _outcomes(history: Sequence[Mapping[str, Any]], charges: int) -> Outcomes:
-    results = [str(entry["result"]) for entry in history if entry["kind"] == "commit"]
-    named = tuple(text if _RESULT.fullmatch(text) else _line(text) for text in results[-MOST_RESULTS:])
-    return Outcomes(len(results), charges - len(results), named)
 
 
 def _digest(first: Mapping[str, Any], charges: Sequence[Mapping[str, Any]]) -> str:

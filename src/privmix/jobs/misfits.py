@@ -72,7 +72,13 @@ def checked(data: Any, asked: CheckOptions, progress: Progress) -> DataCheck:
     found.norms = np.concatenate(norms) if norms else np.empty(0)
     if persons.declared(declared.person):
         _count_persons(found, persons, dataset)
-    return _ranked(found)
+    # Refusals first, and the first of each kind before the second of any.
+    times: Counter[tuple[str | None, str]] = Counter()
+    ranked: list[tuple[bool, int, int]] = []
+    for one in found.misfits:
+        ranked.append((not one.refused, times[one.column, one.why], len(ranked)))
+        times[one.column, one.why] += 1
+    return replace(found, misfits=[found.misfits[place] for *_, place in sorted(ranked)])
 
 
 def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None:
@@ -311,13 +317,3 @@ def _line(
     if wrong:
         raise _WrongCells(wrong)
     return np.array([numbers]), y
-
-
-def _ranked(found: DataCheck) -> DataCheck:
-    """Return the findings with refusals first, and the first of each kind before the second of any."""
-    times: Counter[tuple[str | None, str]] = Counter()
-    ranked: list[tuple[bool, int, int]] = []
-    for one in found.misfits:
-        ranked.append((not one.refused, times[one.column, one.why], len(ranked)))
-        times[one.column, one.why] += 1
-    return replace(found, misfits=[found.misfits[place] for *_, place in sorted(ranked)])

@@ -148,7 +148,9 @@ class Model(Shown):
         extractor = self.extractor
         reads = extractor.reads
         taken = settled(x)
-        apart = taken is not x or _needs_a_source(x)
+        # Neither an array nor a frame nor lists.
+        images = isinstance(x, list | tuple) and len(x) > 0 and is_picture(x[0])
+        apart = taken is not x or images or is_sparse(x) or library_of(x) in ("pyarrow", "datasets")
         if library_of(taken) in ("pandas", "polars"):
             # Columns of a frame are found by their names, in any order.
             apart, x = False, taken
@@ -156,7 +158,9 @@ class Model(Shown):
             numbers = reads.feature_names if isinstance(reads, Identity) else None
             x = frame_inputs(x, tuple(reads.columns) if isinstance(reads, Tabular) else texts, numbers)
         if apart:
-            raw = self._read(x)
+            shape, names = tuple(self.facts.input_shape), list(self.classes)
+            found = open_dataset(x, extractor, classes=names, input_shape=shape, labelled=False).source
+            raw = np.concatenate(list(found.inputs(_BATCH)))
         elif isinstance(reads, Tabular):
             raw = as_table(np.asarray(x, dtype=object), tuple(reads.columns))
         elif isinstance(reads, TextEncoder):
@@ -167,11 +171,6 @@ class Model(Shown):
             raise InvalidInput("inputs", 0, "at least one input")
         step = extractor.step
         return np.concatenate([extractor.transform(raw[start : start + step]) for start in range(0, len(raw), step)])
-
-    def _read(self, x: Any) -> NDArray[Any]:
-        shape, names = tuple(self.facts.input_shape), list(self.classes)
-        found = open_dataset(x, self.extractor, classes=names, input_shape=shape, labelled=False).source
-        return np.concatenate(list(found.inputs(_BATCH)))
 
     def scores(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n, K) scores of (n, d) extractor outputs; the largest of a row names its class."""
@@ -256,12 +255,6 @@ class Model(Shown):
             place.parent.mkdir(parents=True, exist_ok=True)
             write_durably(place, FORMS[ending](self.classifier))
         return place
-
-
-def _needs_a_source(x: Any) -> bool:
-    """Whether raw inputs are neither an array nor a frame nor lists."""
-    images = isinstance(x, list | tuple) and len(x) > 0 and is_picture(x[0])
-    return images or is_sparse(x) or library_of(x) in ("pyarrow", "datasets")
 
 
 def model_in(model: Model | str | Path, features_model: str | Path | None = None, module: Any = None) -> Model:

@@ -60,6 +60,7 @@ def choose(
     # `extractor`, `columns`, `input_shape` are the private data's, for the public ones. The planner imports all
     # learners: a user who names a design does not wait for these.
     from privmix.planning.planner import choose_design
+    from privmix.reports.pictures import draw_predictions
 
     assumptions.check(of_persons=config.per_person is not None)
     public: dict[str, InputHashes] = {}
@@ -76,7 +77,10 @@ def choose(
         made_of = origins_of({"proxy": proxy.source})
     project = project and projects(extractor)
     choice = choose_design(config, epsilon, delta, model, model_words=words, project=project, progress=progress)
-    return Chosen(choice, picture_of(choice), public, made_of)
+    with ScratchFolder() as folder:
+        path = folder / "predictions.svg"
+        draw_predictions(choice.to_dict(), path)
+        return Chosen(choice, plain_picture(path.read_bytes()), public, made_of)
 
 
 def declared_model(config: ReleaseConfig, assumptions: Assumptions, extractor: Extractor) -> tuple[DataModel, str]:
@@ -112,15 +116,6 @@ def public_model(config: ReleaseConfig, public: PrivateRecords, holdings: Holdin
 def projects(extractor: Extractor) -> bool:
     """Whether features may be projected: where no number means anything by itself."""
     return not isinstance(extractor, Projected | Tabular)
-
-
-def picture_of(choice: PlannerChoice) -> bytes:
-    from privmix.reports.pictures import draw_predictions
-
-    with ScratchFolder() as folder:
-        path = folder / "predictions.svg"
-        draw_predictions(choice.to_dict(), path)
-        return plain_picture(path.read_bytes())
 
 
 def design_of(design: Any) -> Design[Any] | None:

@@ -374,7 +374,12 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
                 self.count_spending(config.records_noise_multiplier, None if counted is None else counted.charge)
             ):
                 if self.goal == TABLE and self.given_design is None:
-                    table = self._for_table(config)
+                    from privmix.planning.planner import choose_table
+
+                    # By its specification alone.
+                    assert isinstance(self.reader, Tabular)
+                    model, _ = declared_model(config, self.assumed, self.reader)
+                    table = choose_table(config, self.epsilon, self.delta, columns_of(self.reader), model)
                     config = table.config if self.rows is None else replace(table.config, rows=self.rows)
                 elif self.given_design is None:
                     chosen, config = self._chosen(config, progress)
@@ -416,14 +421,6 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
         chosen = choose(*given, project=self.store is None)
         best = chosen.choice.best.config
         return chosen, best if self.rows is None else replace(best, rows=self.rows)
-
-    def _for_table(self, config: ReleaseConfig) -> TableChoice:
-        """How the planner divides the budget for a table; by its specification alone."""
-        from privmix.planning.planner import choose_table
-
-        assert isinstance(self.reader, Tabular)
-        model, _ = declared_model(config, self.assumed, self.reader)
-        return choose_table(config, self.epsilon, self.delta, columns_of(self.reader), model)
 
     @staticmethod
     def _fitting(made: Planned, config: ReleaseConfig) -> Plan:

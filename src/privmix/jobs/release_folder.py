@@ -276,8 +276,11 @@ class Release(Shown):
         path = Path(folder)
         with replace(RELEASE_FOLDER, field="folder").new(path, overwrite=overwrite) as draft:
             check_files(self._folder, self.certificate, self.plan)
+            # Which files there are was checked.
+            listed = [str(item["file"]) for item in self.certificate["files"]]
+            others = [member.name for member in members(self.plan) if member.rows is None]
             with draft.folder(DATA_FOLDER) as data:
-                for name in self._files():
+                for name in listed + [name for name in others if (self._folder / name).exists()]:
                     inner, _, file = name.rpartition("/")
                     with open_plain(self._folder / name, name) as stream:
                         (data if inner else draft).write(file, stream.read(), shared=True)
@@ -285,12 +288,6 @@ class Release(Shown):
             # The copy itself is verified: a recipient gets these bytes.
             verify_release(draft.path)
         return path
-
-    def _files(self) -> list[str]:
-        """Names of all files; which there are was checked."""
-        listed = [str(item["file"]) for item in self.certificate["files"]]
-        others = [member.name for member in members(self.plan) if member.rows is None]
-        return listed + [name for name in others if (self._folder / name).exists()]
 
     def __deepcopy__(self, memo: Any) -> Self:
         # A release does not change, and a copy of arrays and folders is what scikit-learn's `clone` would make.

@@ -146,20 +146,16 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
     def check_options(self) -> None:
         if self.epsilon == 0:
-            self._check_without_steps()
+            given = {"ledger": None if self.ledger is None else "a ledger", "seed": self.seed, "store": self.store}
+            given["private_count"] = self.private_count or None
+            for name, value in given.items():
+                if value is not None:
+                    raise InvalidInput(name, value, "no value with `epsilon` 0, since no private record is read")
         check_asked(self)
         if self.out is None and self.resume:
             raise InvalidInput("resume", True, "only with the `out` of an interrupted run")
         chosen_device(self.device)
         refuse_private(self._shared, self.data, self.split)
-
-    def _check_without_steps(self) -> None:
-        """Raise :class:`InvalidInput` where an option is for private records, of which none is read."""
-        given = {"ledger": None if self.ledger is None else "a ledger", "seed": self.seed, "store": self.store}
-        given["private_count"] = self.private_count or None
-        for name, value in given.items():
-            if value is not None:
-                raise InvalidInput(name, value, "no value with `epsilon` 0, since no private record is read")
 
     def processes(self) -> AbstractContextManager[World]:
         """Return the processes that do it, each with its own CUDA device from here on; a plan alone needs one."""
