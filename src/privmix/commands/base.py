@@ -66,13 +66,9 @@ Found = TypeVar("Found", bound=Result)
 
 @dataclass(frozen=True, kw_only=True)
 class Command(ABC, Generic[Found]):
-    """A request; making one reads nothing.
+    """A request; making one reads nothing."""
 
-    Attributes:
-        example: one or more lines of the command line.
-        called: its name on the command line, where that is not the class's.
-        panel: heading under which help lists a command of another package.
-    """
+    # called: its name on the command line, where that is not the class's. panel: heading of another package's command.
 
     example: ClassVar[str]
     called: ClassVar[str] = ""

@@ -24,17 +24,13 @@ _FIGURES: Final = (
 class Reliability:
     """Compare stated probabilities p with the frequency of being right, in 15 bins of one width (Guo et al. 2017).
 
-    Attributes:
-        counts: (15,) records in each bin, by the probability of their predicted class.
-        confidence: (15,) mean probability in each bin; 0 in an empty one.
-        accuracy: (15,) share of each bin's records whose class was found; 0 in an empty one.
-
     Example:
         >>> sure = Reliability.of(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]))
         >>> round(sure.error, 6)
         0.4
     """
 
+    # By the probability of the predicted class: records, mean probability and share that is right; 0 in an empty bin.
     counts: NDArray[np.int64]
     confidence: NDArray[np.float64]
     accuracy: NDArray[np.float64]

@@ -44,23 +44,13 @@ class TrainingPlan(Shown):
         * True sensitivity: ``noise_std`` is ``noise_multiplier`` times the most that one record can move the sum.
         * Never miscounted: what ran is priced by the number of steps, for any share of an epoch.
         * Nothing for nothing: epsilon is 0 for a plan without steps, which reads no private record, and for no other.
-
-    Attributes:
-        records: n, taken as public.
-        batch_size: B, expected, public.
-        steps: T; 0: the model is made of public data, and noise multiplier and epsilon are 0.
-        noise_multiplier: noise standard deviation over the sensitivity.
-        clip_norm: C.
-        delta: of the target and of the price.
-        adjacency: pairs of datasets that count as neighbours.
-        microbatch_size: b.
-        records_declared: ``records`` is declared or a private estimate; the real count is not used and stays private.
-        per_person: with None neighbours differ by one record. With K, by one person with all records, of whom K are
-            drawn for a step; ``records`` is the number of persons.
-        epsilon: target; None where the noise was given.
-        records_noise_multiplier: of the query that estimated ``records``, or None. Its price is a part of ``epsilon``
-            and ``delta``, added to that of the steps.
     """
+
+    # steps: 0 where the model is made of public data; noise multiplier and epsilon are then 0. records_declared: the
+    # real count is not used and stays private. epsilon: target; None where the noise was given. per_person: with None
+    # neighbours differ by one record; with K, by one person with all records, of whom K are drawn for a step, and
+    # `records` is the number of persons. records_noise_multiplier: of the query that estimated `records`, or None; its
+    # price is a part of epsilon and delta, added to that of the steps.
 
     mechanism: ClassVar[str] = "dp-sgd"
     """Name of the training mechanism whose plan it is."""

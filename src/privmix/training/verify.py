@@ -76,10 +76,6 @@ def verify_trained(folder: str | Path, module: Any = None) -> Verification:
     The hash shows edits and is no signature: a writer of the folder may write another certificate, but none that
     promises more than its own plan keeps. :data:`UNCHECKED` lists the unverifiable claims, :data:`NO_MODULE` those of a
     user's own network without its ``module``, of which nothing is computed.
-
-    Raises:
-        InvalidInput: a check failed; the message names it.
-        StorageError: a file is missing or unreadable.
     """
     root = Path(folder)
     present = [name for name in OPTIONAL_FILES if os.path.lexists(root / name)]

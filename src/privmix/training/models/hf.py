@@ -116,11 +116,10 @@ class PretrainedClassifier(Classifier):
     are set to 0: masks would differ between a record's views, and a run could not be repeated. Parameters without
     effect on the logits are frozen. Code that comes with a model is never run. Batch normalisation stays, and
     :func:`~privmix.training.models.layers_check.check_model` refuses it.
-
-    Args:
-        frozen: train the head alone, and low-rank changes where there are any.
-        lora_rank: of the changes to each linear layer but the head (Hu et al. 2022), by peft; 0: none.
     """
+
+    # frozen: train the head alone, and low-rank changes where there are any. lora_rank: of the changes to each linear
+    # layer but the head (Hu et al. 2022), by peft; 0: none.
 
     name: ClassVar[str] = "transformers"
     called: ClassVar[str] = (
