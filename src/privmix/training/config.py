@@ -294,7 +294,12 @@ class TrainingConfig:
         if linear and optimiser.name == "sgd" and "learning_rate" not in rated:
             found = replace(found, optimiser=replace(optimiser, learning_rate=found._linear_rate(records)))
         if bank:
-            found = found._with_bank(bank, "augmentations" in viewed)
+            # The changes of each step's views become those of the bank.
+            copies = views.augmentations
+            if not copies and "augmentations" in viewed:
+                raise InvalidInput("views augmentations", "none", "at least one augmentation with `bank`")
+            views, copies = replace(views, augmentations=()), copies or self_augmentations()
+            found = replace(found, views=views, bank_views=bank, bank_augmentations=copies)
         if facts is not None:
             found._check_facts(facts)
             if "perturbations" not in widened:
@@ -310,18 +315,13 @@ class TrainingConfig:
         scale = self.clip_norm * (self.feature_norm or 1.0) / (1 - self.optimiser.momentum)
         return float(f"{rate * _CLIP * _LENGTH / (1 - _MOMENTUM) / scale:.3g}")
 
-    def _with_bank(self, bank: int, named: bool) -> TrainingConfig:
-        """Move the changes of each step's views to those of the bank."""
-        augmentations = self.views.augmentations
-        if not augmentations and named:
-            raise InvalidInput("views augmentations", "none", "at least one augmentation with `bank`")
-        copies = augmentations or self_augmentations()
-        return replace(self, views=replace(self.views, augmentations=()), bank_views=bank, bank_augmentations=copies)
-
     def _check_facts(self, facts: ModelFacts) -> None:
         images = self.model != LINEAR and facts.layout is not None
         if self.bank_views:
-            self._check_bank(facts)
+            if len(facts.input_shape) not in (2, 3):
+                raise InvalidInput("bank", self.bank_views, "0 for records that are no images")
+            for augmentation in self.bank_augmentations:
+                augmentation.check_channels(1 if len(facts.input_shape) == 2 else facts.input_shape[2])
         elif self.views.augmentations and not images:
             allowed = "no augmentations, `bank`, or an image model with `features` pixels: features can't be augmented"
             raise InvalidInput("views", [one.name for one in self.views.augmentations], allowed)
@@ -334,12 +334,6 @@ class TrainingConfig:
         for name, (used, other) in of_images.items():
             if used and not images and self.scenario != Scenario.COLD:
                 raise InvalidInput(f"warm_up {name}", used, f"{other}, or an image model with `features` pixels")
-
-    def _check_bank(self, facts: ModelFacts) -> None:
-        if len(facts.input_shape) not in (2, 3):
-            raise InvalidInput("bank", self.bank_views, "0 for records that are no images")
-        for augmentation in self.bank_augmentations:
-            augmentation.check_channels(1 if len(facts.input_shape) == 2 else facts.input_shape[2])
 
     def plan(
         self, records: int, *, records_declared: bool = False, records_noise_multiplier: float | None = None

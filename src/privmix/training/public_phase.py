@@ -117,18 +117,14 @@ class PublicViews:
         # The last batch may have a single record, which has no partner to mix with.
         if self.mixing is None or len(x) < 2:
             return x, targets
-        partner = _partners(seeds).to(x.device)
+        # Another record for each: the next one in the order of their seeds, which is random.
+        order = torch.argsort(seeds)
+        partner = torch.empty_like(order)
+        partner[order] = order.roll(1)
+        partner = partner.to(x.device)
         pairs, both = (torch.stack([part, part[partner]], dim=1) for part in (x, targets))
         mixed, mixed_targets = self.mixing(pairs, both, 1, random.derive("mix"))
         return mixed[:, 0], mixed_targets[:, 0]
-
-
-def _partners(seeds: Tensor) -> Tensor:
-    """(b,) another record for each: the next one in the order of their seeds, which is random."""
-    order = torch.argsort(seeds)
-    partner = torch.empty_like(order)
-    partner[order] = order.roll(1)
-    return partner
 
 
 class PublicPhase:

@@ -227,7 +227,11 @@ class PrivatePhase:
         optimiser = Optimiser(self._flat, self._config.optimiser, self._plan.steps)
         method = self._public.method(self._plan.steps)
         if state:
-            _restore(optimiser, method, state)
+            # The loader of a tensor moves it where it belongs: Adam, for one, counts its steps on the CPU.
+            optimiser.load({name: tensor for name, tensor in state.items() if not name.startswith(_METHOD)})
+            if method is not None:
+                own = {k.removeprefix(_METHOD): tensor for k, tensor in state.items() if k.startswith(_METHOD)}
+                method.load_state_dict(own)
         elif run is not None and self._public.warms_up:
             run.save(0, lambda: _state(optimiser, method, None), now=True)
         if world.is_head:
@@ -315,10 +319,3 @@ def _state(optimiser: Optimiser, method: ExtendedMethod | None, chunks: Chunks |
     inner = {} if method is None else method.state_dict()
     size = {} if chunks is None else {_CHUNK: torch.tensor(chunks.size)}
     return {**optimiser.state(), **size, **{_METHOD + name: tensor for name, tensor in inner.items()}}
-
-
-def _restore(optimiser: Optimiser, method: ExtendedMethod | None, state: Mapping[str, Tensor]) -> None:
-    # The loader of a tensor moves it where it belongs: Adam, for one, counts its steps on the CPU.
-    optimiser.load({name: tensor for name, tensor in state.items() if not name.startswith(_METHOD)})
-    if method is not None:
-        method.load_state_dict({k.removeprefix(_METHOD): v for k, v in state.items() if k.startswith(_METHOD)})

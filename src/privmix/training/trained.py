@@ -143,16 +143,8 @@ def load_trained(folder: str | Path, module: Any = None) -> TrainedModel:
     Formal guarantees:
         * The folder is data: nothing of it is run, no path or address that it names is opened, and no link followed.
         * Memory: the network is compared with the header of the weights file before it is built.
-
-    Args:
-        folder: that training wrote.
-        module: of a user's own network: the ``torch.nn.Module`` that was trained, or ``torch:FILE.py:NAME``. Without it
-            the model predicts nothing.
-
-    Raises:
-        StorageError: the folder or a file in it is missing or can't be read.
-        InvalidInput: the files are not a trained model, were edited, or don't fit together.
     """
+    # module: of a user's own network, or ``torch:FILE.py:NAME``; without it the model predicts nothing.
     path = Path(folder)
     found = read_json(path / MODEL_FILE, MODEL_FILE)
     if not isinstance(found, dict):
@@ -167,7 +159,11 @@ def load_trained(folder: str | Path, module: Any = None) -> TrainedModel:
         _field(found, "dim", int),
     )
     spec = _field(found, "network", dict)
-    _check_facts(facts, spec, certificate["settings"])
+    # Classes in another order, or a network with other options, would be other predictions.
+    stated = {"classes": list(facts.classes), "extractor": dict(facts.extractor), "network": dict(spec)}
+    for name, own_value in stated.items():
+        if certificate["settings"].get(name, own_value) != own_value:
+            raise InvalidInput(f"{MODEL_FILE}: {name}", own_value, "as in the certificate")
     own = None
     if module is not None:
         if spec.get("architecture") != OwnNetwork.name:
@@ -245,14 +241,6 @@ def _field(found: Mapping[str, Any], name: str, kind: type) -> Any:
     return found[name]
 
 
-def _check_facts(facts: ModelFacts, network: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Classes in another order, or a network with other options, would be other predictions."""
-    stated = {"classes": list(facts.classes), "extractor": dict(facts.extractor), "network": dict(network)}
-    for name, own in stated.items():
-        if name in settings and settings[name] != own:
-            raise InvalidInput(f"{MODEL_FILE}: {name}", own, "as in the certificate")
-
-
 # A batch that the network is traced with, and another one, which it must be right for.
 _TRACED: Final = 2
 _TRIED: Final = 5
@@ -275,7 +263,11 @@ def program(model: TrainedModel) -> bytes:
             )
             torch.export.save(found, stream)
             stream.seek(0)
-            _check(torch.export.load(stream).module(), model)
+            # For a batch of another size, too.
+            network, example = _ready(model, _TRIED)
+            wanted, written = network(example), torch.export.load(stream).module()(example)
+            if not torch.allclose(wanted, written, _TOLERANCE, _TOLERANCE):
+                raise ValueError("other outputs")
     except InvalidInput:
         raise
     except Exception as error:
@@ -300,11 +292,3 @@ def _ready(model: TrainedModel, records: int) -> tuple[nn.Module, Tensor]:
     # Raises without the module.
     network(x)
     return network.module, network.inputs(x)
-
-
-def _check(written: Callable[[Tensor], Tensor], model: TrainedModel) -> None:
-    """Raise unless what was written gives what the network gives, for a batch of another size, too."""
-    network, x = _ready(model, _TRIED)
-    wanted, found = network(x), written(x)
-    if not torch.allclose(wanted, found, _TOLERANCE, _TOLERANCE):
-        raise ValueError("other outputs")

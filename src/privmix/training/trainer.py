@@ -48,19 +48,10 @@ class Trainer:
         * Same bits: on the CPU, with as many threads, a run that was killed anywhere and resumed ends with the weights
           of one that was not.
         * No trace: torch's and NumPy's global generators are neither read nor moved.
-
-    Args:
-        config: settings.
-        facts: public facts of the data.
-        records: n, public or declared.
-        public: real public records, as features of the same extractor.
-        synthetic: synthetic public records.
-        pool: public examples for mixing (k_diff > 0).
-        network: replaces ``config.model``; its layers are checked.
-        records_declared: ``records`` is declared or a private estimate.
-        records_noise_multiplier: of the query that estimated it; see :class:`privmix.training.plan.TrainingPlan`.
-        device: see :func:`privmix.devices.chosen_device`.
     """
+
+    # pool: public examples for mixing. network: replaces ``config.model``. records_declared: ``records`` is declared or
+    # a private estimate. records_noise_multiplier: of the query that estimated it.
 
     def __init__(
         self,
@@ -195,7 +186,12 @@ class Trainer:
             tell = progress or silent
             kept = self._kept()
             self._flat.set(self._train(records, run, own, world, tell, (), watch))
-            self._check_kept(kept)
+            # What a forward pass keeps of records has no noise, and is not published.
+            state = self.network.state_dict()
+            for name, before in kept.items():
+                if not torch.equal(before, state[name].to(before.device)):
+                    allowed = f"a module that keeps nothing of its inputs: {name} changed while it was trained"
+                    raise InvalidInput("model", type(self.network).__name__, allowed)
             self._public.warn_if_lost()
             model = self._finished(told["insecure"], reservation, told["id"])
             if run is not None:
@@ -213,14 +209,6 @@ class Trainer:
         trained = {id(weight) for weight in self.network.parameters() if weight.requires_grad}
         state = self.network.state_dict(keep_vars=True)
         return {name: tensor.detach().clone() for name, tensor in state.items() if id(tensor) not in trained}
-
-    def _check_kept(self, kept: dict[str, torch.Tensor]) -> None:
-        """Raise unless that is unchanged: what a forward pass keeps of records has no noise, and is not published."""
-        state = self.network.state_dict()
-        for name, before in kept.items():
-            if not torch.equal(before, state[name].to(before.device)):
-                allowed = f"a module that keeps nothing of its inputs: {name} changed while it was trained"
-                raise InvalidInput("model", type(self.network).__name__, allowed)
 
     def observed(
         self,

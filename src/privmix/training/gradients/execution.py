@@ -57,8 +57,10 @@ def choose_strategy(
     most = (_APART_AMP if config.amp else _APART) * clipping.clip_norm * _COMPARED
 
     def seconds(one: GradientStrategy) -> float:
-        agrees = one.definition or _agrees(one, x, targets, exact, most)
-        return trial_seconds(one, x, targets) if agrees else float("inf")
+        # Whether it can do this model, and gives the sum that it should.
+        found = None if one.definition else _sum(one, x[:_COMPARED], targets[:_COMPARED])
+        agrees = found is not None and (exact is None or bool((found - exact).norm() <= most))
+        return trial_seconds(one, x, targets) if one.definition or agrees else float("inf")
 
     return min(fitting, key=lambda one: (seconds(one), not one.definition))
 
@@ -68,12 +70,6 @@ def _sum(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> Tensor | Non
         return strategy.clipped_sum(x, targets, SideInformation()).double()
     except (MemoryError, RuntimeError, InvalidInput):
         return None
-
-
-def _agrees(strategy: GradientStrategy, x: Tensor, targets: Tensor, exact: Tensor | None, most: float) -> bool:
-    """Whether it can do this model, and gives the sum that it should."""
-    found = _sum(strategy, x[:_COMPARED], targets[:_COMPARED])
-    return found is not None and (exact is None or bool((found - exact).norm() <= most))
 
 
 def trial_seconds(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> float:

@@ -102,7 +102,12 @@ class OwnNetwork(Classifier):
             shape = _shape_of(own, images, facts)
             check_independence(own, shape)
             _check_values(own, shape)
-            _check_modes(own, shape)
+            trial, x = copy.deepcopy(own), torch.rand(_RECORDS, *shape)
+            with torch.no_grad():
+                wanted, found = trial.train()(x), trial.eval()(x)
+        if wanted.shape != found.shape or not torch.allclose(wanted, found, _TOLERANCE, _TOLERANCE, equal_nan=True):
+            allowed = "a module with the same output in train and evaluation mode"
+            raise InvalidInput("model", type(own).__name__, allowed)
         return cls(
             classes=len(facts.classes),
             takes_images=shape == images,
@@ -224,15 +229,6 @@ def _check_values(module: nn.Module, shape: tuple[int, ...]) -> None:
         f"{said}. Remove assertions, branches and loops on values (use torch.where), and calls outside torch"
     )
     raise InvalidInput("model", type(module).__name__, allowed)
-
-
-def _check_modes(module: nn.Module, shape: tuple[int, ...]) -> None:
-    """Raise unless the module gives the same in train and in evaluation mode."""
-    trial, x = copy.deepcopy(module), torch.rand(_RECORDS, *shape)
-    with torch.no_grad():
-        wanted, found = trial.train()(x), trial.eval()(x)
-    if wanted.shape != found.shape or not torch.allclose(wanted, found, _TOLERANCE, _TOLERANCE, equal_nan=True):
-        raise InvalidInput("model", type(module).__name__, "a module with the same output in train and evaluation mode")
 
 
 def own_module(named: str, seed: int) -> nn.Module:

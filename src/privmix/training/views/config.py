@@ -23,10 +23,6 @@ MIXINGS: Final = ("mixup", "cutmix")
 MixingKind = Annotated[str, Choice(*MIXINGS)]
 
 
-def _described(augmentations: Augmentations) -> list[dict[str, Any]]:
-    return [augmentation.spec() for augmentation in augmentations]
-
-
 def _from_descriptions(specs: Sequence[Mapping[str, Any]]) -> Augmentations:
     from privmix.training.views.augment import augmentations_of
 
@@ -40,7 +36,7 @@ def read_augmentations(given: str | Augmentations) -> Augmentations:
     return parse_augmentations(given.replace("+", ",")) if isinstance(given, str) else given
 
 
-STORED: Final = Coded(_described, _from_descriptions)
+STORED: Final = Coded(lambda augmentations: [one.spec() for one in augmentations], _from_descriptions)
 """Augmentations in JSON: their descriptions."""
 
 

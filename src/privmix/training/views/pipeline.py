@@ -47,7 +47,11 @@ class Mixing:
         if self.kind == "mixup":
             mixed = _weigh(ours, theirs, weight)
         else:
-            box = _boxes(weight, (members.shape[-2], members.shape[-1]), random)
+            # Boxes with area 1 - weight before the edge cuts them.
+            shape, side = (members.shape[-2], members.shape[-1]), torch.sqrt(1.0 - weight.to(torch.float64))
+            row, column = random.integers("row", shape[0], count), random.integers("column", shape[1], count)
+            height, width = ((side * length).round().to(torch.int64) for length in shape)
+            box = box_mask(shape, row, column, height, width)
             mixed = torch.where(box[:, :, None], theirs, ours)
             # The edge may have cut the box: what counts is the area that the second member got.
             area = box.sum(dim=(-2, -1)).to(torch.float64) / (members.shape[-2] * members.shape[-1])
@@ -97,15 +101,6 @@ def _weigh(ours: Tensor, theirs: Tensor, weight: Tensor) -> Tensor:
     share = weight.to(ours.dtype)[(...,) + (None,) * (ours.dim() - 2)]
     # Not lerp: it may round otherwise at the end of a tensor, and a view would depend on its place in the batch.
     return ours * share + theirs * (1.0 - share)
-
-
-def _boxes(weight: Tensor, shape: tuple[int, int], random: RecordRandom) -> Tensor:
-    """(b, count, H, W) masks of boxes with area 1 - weight before the edge cuts them."""
-    side = torch.sqrt(1.0 - weight.to(torch.float64))
-    row = random.integers("row", shape[0], weight.shape[1])
-    column = random.integers("column", shape[1], weight.shape[1])
-    height, width = ((side * length).round().to(torch.int64) for length in shape)
-    return box_mask(shape, row, column, height, width)
 
 
 class ViewPipeline:
