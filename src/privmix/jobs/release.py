@@ -15,7 +15,7 @@ from privmix.accounting.pricing import count_noise
 from privmix.certificate.about import About
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.guarantee import Guarantee
-from privmix.certificate.sealed_key import SEALED_FILE, Auditor
+from privmix.certificate.sealed_key import SEALED_FILE
 from privmix.data.overlap import InputHashes, Sketch
 from privmix.data.store import FeatureStore
 from privmix.designs.moments.plan import Moments
@@ -247,8 +247,12 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
         if self.out is not None:
             RELEASE_FOLDER.check_target(Path(self.out), overwrite=self.overwrite)
         check_asked(self)
-        if self.person_quantile is not None:
-            self._check_quantile(self.person_quantile)
+        if (quantile := self.person_quantile) is not None:
+            check_number("person_quantile", quantile, low=0, high=1, low_open=True, high_open=True)
+            if not self.of_persons or not self.private_count:
+                raise InvalidInput("person_quantile", quantile, "only with `person` and `private_count`")
+            if (most := self.persons.per_person) is not None:
+                raise InvalidInput("per_person", most, "no value with `person_quantile`, which estimates it")
         if (self.persons.per_person or 1) > 1 and not self.private_count:
             allowed = "1 without `private_count`: for larger values the total weight of all persons is private"
             raise InvalidInput("per_person", self.persons.per_person, allowed)
@@ -265,31 +269,19 @@ class ReleaseJob(ReleaseOptions, Job[Planned, Certificate]):
                 "assume proxy", WITHHELD, f"no proxy with `goal` {TABLE}, which takes shares from the specification"
             )
         self.assumed.check(of_persons=self.of_persons)
-        if self.auditor is not None:
-            self._check_replay(self.auditor)
+        if self.auditor is not None and not self.resume:
+            # A run that goes on keeps to the day that it began with.
+            if self.out is not None:
+                check_no_sealed_key(Path(self.out))
+            today = datetime.now(UTC).date().isoformat()
+            if self.auditor.until < today:
+                raise InvalidInput("replay_for until", self.auditor.until, f"today ({today}, UTC) or a later day")
         # Evaluated for their errors: a missing licence file or engine is found before the charge.
         _ = self.about.licence_text()
         _ = self.machine
         refuse_private({"proxy": self.assumed.proxy}, self.data, self.split)
         check_number("epsilon", self.epsilon, low=0, low_open=True)
         check_number("delta", self.delta, low=0, high=1, high_open=True)
-
-    def _check_quantile(self, quantile: float) -> None:
-        check_number("person_quantile", quantile, low=0, high=1, low_open=True, high_open=True)
-        if not self.of_persons or not self.private_count:
-            raise InvalidInput("person_quantile", quantile, "only with `person` and `private_count`")
-        if self.persons.per_person is not None:
-            raise InvalidInput(
-                "per_person", self.persons.per_person, "no value with `person_quantile`, which estimates it"
-            )
-
-    def _check_replay(self, auditor: Auditor) -> None:
-        if self.out is not None and not self.resume:
-            check_no_sealed_key(Path(self.out))
-        today = datetime.now(UTC).date().isoformat()
-        # A run that goes on keeps to the day that it began with.
-        if auditor.until < today and not self.resume:
-            raise InvalidInput("replay_for until", auditor.until, f"today ({today}, UTC) or a later day")
 
     @cached_property
     def config(self) -> ReleaseConfig:

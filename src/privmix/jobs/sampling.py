@@ -322,16 +322,6 @@ def checked_table(
     check_integer("seed", seed, low=0)
     if records is not None:
         check_integer("records", records, low=1, high=MOST_ROWS)
-    tabular, moments = _table_of(dataset)
-    if len(dataset.classes) == 1:
-        if label not in (None, LABEL):
-            raise InvalidInput("label", label, "none: the release has no label")
-    elif label in tabular.columns or not label:
-        raise InvalidInput("label", label, "a name that no other column has: choose another one")
-    return tabular, moments
-
-
-def _table_of(dataset: ReleasedDataset) -> tuple[Tabular, SecondMoments]:
     if dataset.moments is None:
         allowed = (
             "moments, class-moments, corrected-moments, two-stage or three-stage, whose X'X holds the table of every "
@@ -343,7 +333,13 @@ def _table_of(dataset: ReleasedDataset) -> tuple[Tabular, SecondMoments]:
             "tabular features: others cannot be turned back into columns (Python: release.sample() draws features)"
         )
         raise InvalidInput("features of the release", dataset.extractor.get("name"), allowed)
-    return Tabular.from_options(dataset.extractor["options"]), dataset.moments
+    tabular = Tabular.from_options(dataset.extractor["options"])
+    if len(dataset.classes) == 1:
+        if label not in (None, LABEL):
+            raise InvalidInput("label", label, "none: the release has no label")
+    elif label in tabular.columns or not label:
+        raise InvalidInput("label", label, "a name that no other column has: choose another one")
+    return tabular, dataset.moments
 
 
 def _value_shares(dataset: ReleasedDataset, moments: SecondMoments, plan: Any, top: Reals) -> tuple[Reals, Reals]:

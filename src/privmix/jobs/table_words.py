@@ -275,7 +275,11 @@ def schema_entries(given: str | Path | Mapping[str, Any]) -> dict[str, dict[str,
             raise InvalidInput("schema", "a field without a name", "a Table Schema: fields, each with a name")
         try:
             entry, required = _entry(one), bool((one.get("constraints") or {}).get("required"))
-            tokens = _as_texts(one.get("missingValues", schema.get("missingValues", [])))
+            gone = one.get("missingValues", schema.get("missingValues", []))
+            if isinstance(gone, str):
+                raise TypeError("a text, not a list")
+            # But for the empty text; version 2 has texts as objects, too.
+            tokens = [str(text) for text in map(_value, gone) if text != ""]
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             raise InvalidInput(f"schema of column {one['name']}", "another form", "a field of a Table Schema") from None
         if entry:
@@ -332,10 +336,3 @@ def _entry(one: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(one: Any) -> Any:
     return one["value"] if isinstance(one, Mapping) else one
-
-
-def _as_texts(given: Any) -> list[str]:
-    """Return texts of missing values, but for the empty one; version 2 has them as objects, too."""
-    if isinstance(given, str):
-        raise TypeError("a text, not a list")
-    return [str(text) for text in map(_value, given) if text != ""]
