@@ -124,10 +124,11 @@ class Job(PrivateColumns, ABC, Generic[P, R]):
     """A job on one private dataset: plan it, then :meth:`carry_out` the plan.
 
     Each kind of job has a method that makes the plan (type P) from its options and public facts, after :meth:`check`.
-    The kind comes before this class among the bases of a dataclass that has the options. It fills in these steps,
-    called in this order: ``check_options``, ``check_resumed``, ``cost``, ``called_public``, ``equip``, ``open_run``,
-    ``charge``, ``extra``, ``whose``, ``read``, ``compute`` (type R), ``settled``, ``noted``. Before the charge no value
-    of a private record is used: files are opened, counted and hashed, and hashes go to the ledger and the run alone.
+    The kind comes before this class among the bases of a dataclass that has the options. It fills in steps,
+    called in this order. Before the charge: ``check_options``, ``check_resumed``, ``cost``, ``called_public``,
+    ``equip``, ``open_run``. The charge: ``charge``, ``extra``. After it: ``whose``, ``read``, ``compute`` (type R),
+    ``settled``, ``noted``. Before it no value of a private record is used. Files are opened, counted and hashed, and
+    hashes go to the ledger and the run alone.
 
     Formal guarantees:
         * Checked first: options that don't go together, places that can't be written and public data that can't be read

@@ -48,7 +48,7 @@ class TrainingPlan(Shown):
 
     # steps: 0 where the model is made of public data; noise multiplier and epsilon are then 0. records_declared: the
     # real count is not used and stays private. epsilon: target; None where the noise was given. per_person: with None
-    # neighbours differ by one record; with K, by one person with all records, of whom K are drawn for a step, and
+    # neighbours differ by one record; with K, by one person with all records, of whom K are drawn for a step. Then
     # `records` is the number of persons. records_noise_multiplier: of the query that estimated `records`, or None; its
     # price is a part of epsilon and delta, added to that of the steps.
 

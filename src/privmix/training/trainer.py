@@ -186,7 +186,7 @@ class Trainer:
             tell = progress or silent
             kept = self._kept()
             self._flat.set(self._train(records, run, own, world, tell, (), watch))
-            # What a forward pass keeps of records has no noise, and is not published.
+            # A forward pass must keep nothing of records: that would have no noise, and is not published.
             state = self.network.state_dict()
             for name, before in kept.items():
                 if not torch.equal(before, state[name].to(before.device)):

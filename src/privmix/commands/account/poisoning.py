@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Certified(Shown):
     """A certified line, what its guarantee is, and what other routes to it give."""
 
-    # epsilon: None where nothing is promised. whole_curve: the guarantee is the whole curve, not one point of it.
+    # Without a promise epsilon is None. whole_curve: the guarantee is the whole curve, not one point of it.
     line: CertifiedLine
     epsilon: float | None
     delta: float
