@@ -191,7 +191,8 @@ def check_enough(canaries: int, confidence: float, field: str = "canaries") -> N
 def best_guesses(canaries: int, epsilon: float, delta: float, confidence: float) -> int:
     """Return the number of guesses that proves most if the claim (``epsilon``, ``delta``) is tight; scores normal."""
     check_enough(canaries, confidence)
-    mu, each = _mu_through(epsilon, delta), (1 + confidence) / 2
+    mu = gdp_mu(min(epsilon, 50.0), max(delta, 1e-12)) if epsilon > 0 else 1e-3
+    each = (1 + confidence) / 2
     least = canaries_needed(confidence)
     sizes = sorted({max(least, round(share * canaries)) for share in _SHARES})
 
@@ -211,7 +212,3 @@ def _accuracy(mu: float, share: float) -> float:
     threshold = float(grid[int(np.argmin(np.abs(kept - share)))])
     present = float(ndtr(mu / 2 - threshold))
     return present / (present + float(ndtr(-mu / 2 - threshold)))
-
-
-def _mu_through(epsilon: float, delta: float) -> float:
-    return gdp_mu(min(epsilon, 50.0), max(delta, 1e-12)) if epsilon > 0 else 1e-3

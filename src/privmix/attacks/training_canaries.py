@@ -33,7 +33,6 @@ from privmix.training.gradients.parameters import Clipping
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models.base import Classifier
 from privmix.training.plan import TrainingPlan
-from privmix.training.trained import TrainedModel
 from privmix.training.trainer import Trainer
 
 # Length of a planted gradient in clipping norms: a run that does not clip shows at once.
@@ -265,7 +264,10 @@ def _input_scores(
     there = coins[of]
     joined = _joined(records, features[there], labels[there], of[there], each)
     model = job.run(joined, streams=streams, progress=progress)
-    scores = np.bincount(of, _confidence(model, features, labels), minlength=size)
+    # The logit of the probability of a canary's label.
+    chance = model.predict_proba(features).astype(np.float64)[np.arange(len(labels)), labels]
+    chance = np.clip(chance, _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
+    scores = np.bincount(of, np.log(chance) - np.log1p(-chance), minlength=size)
     return np.asarray(scores / np.bincount(of, minlength=size))
 
 
@@ -286,10 +288,3 @@ def _joined(
         classes=records.classes,
         persons=np.concatenate([whose, len(records) + np.repeat(of, each)]),
     )
-
-
-def _confidence(model: TrainedModel, features: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(k,) logit of the probability of the canary's label."""
-    chance = model.predict_proba(features).astype(np.float64)[np.arange(len(labels)), labels]
-    chance = np.clip(chance, _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
-    return np.asarray(np.log(chance) - np.log1p(-chance))

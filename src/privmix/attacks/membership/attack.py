@@ -179,7 +179,13 @@ def infer_membership(
         finally:
             own.destroy()
     result = _result(score_records(target, references, ~member, config), right, member, config)
-    return result if certificate is None else _with_bounds(result, certificate)
+    if certificate is None:
+        return result
+    # All attacks have the same rates, so that what the guarantee leaves is computed once.
+    points, rates = result.attacks[0].tpr_at, result.attacks[0].roc.fpr
+    bound = tpr_bound(certificate, np.concatenate([[point.fpr for point in points], rates]))
+    bounds = (bound[: len(points)], bound[len(points) :])
+    return replace(result, attacks=tuple(replace(attack, bounds=bounds) for attack in result.attacks))
 
 
 def score_records(
@@ -209,7 +215,11 @@ def _result(
     member: NDArray[np.bool_],
     config: MembershipConfig,
 ) -> MembershipResult:
-    results = tuple(_measure(name, scores[member], scores[~member], config) for name, scores in found.items())
+    level, results = config.confidence, []
+    for name, scores in found.items():
+        sides = scores[member], scores[~member]
+        points = tuple(tpr_at(*sides, rate, level) for rate in config.fprs)
+        results.append(AttackResult(name, *auc_interval(*sides, level), points, roc_with_band(*sides, level)))
     ranking = found[next(name for name in _RANKS if name in found)][member]
     first = np.argsort(-ranking, kind="stable")[: config.highest]
     inside, outside = right[member], right[~member]
@@ -223,26 +233,10 @@ def _result(
         gap=gap[0],
         gap_low=gap[1],
         gap_high=gap[2],
-        attacks=results,
+        attacks=tuple(results),
         highest_risk=tuple((int(record), float(ranking[record])) for record in first),
         reference_models=config.references if config.needs_references else 0,
     )
-
-
-def _measure(
-    name: str, inside: NDArray[np.float64], outside: NDArray[np.float64], config: MembershipConfig
-) -> AttackResult:
-    curve = roc_with_band(inside, outside, config.confidence)
-    points = tuple(tpr_at(inside, outside, rate, config.confidence) for rate in config.fprs)
-    return AttackResult(name, *auc_interval(inside, outside, config.confidence), points, curve)
-
-
-def _with_bounds(result: MembershipResult, certificate: Mapping[str, Any]) -> MembershipResult:
-    """Return the same, with what the guarantee leaves; all attacks have the same rates, so that it is computed once."""
-    points, rates = result.attacks[0].tpr_at, result.attacks[0].roc.fpr
-    bound = tpr_bound(certificate, np.concatenate([[point.fpr for point in points], rates]))
-    bounds = (bound[: len(points)], bound[len(points) :])
-    return replace(result, attacks=tuple(replace(attack, bounds=bounds) for attack in result.attacks))
 
 
 def _check_records(records: PrivateRecords, member: NDArray[np.bool_], classes: int) -> None:

@@ -83,7 +83,7 @@ class DpSgdTrainer:
     job: Trainer
 
     @classmethod
-    def of(cls, model: TrainedModel, device: str | None = None, module: Any = None) -> DpSgdTrainer:
+    def of(cls, model: TrainedModel, module: Any = None) -> DpSgdTrainer:
         """Return a trainer by the settings in the model's certificate; ``module``: the user's untrained network."""
         certificate = model.certificate
         settings = certificate["settings"]
@@ -102,7 +102,6 @@ class DpSgdTrainer:
             settings["records"],
             records_declared=settings["records_declared"],
             network=initial_network(model, module),
-            device=device,
         )
         again = job.settings()
         # Another version may have other defaults: its models would be no references for this one.
@@ -180,8 +179,15 @@ def train_references(
     # work: owner-only folder of finished models' log-odds, from which the same call resumes.
     no_core_dumps()
     marks = deal_records(len(features), size, references, streams.generator("reference records"))
-    kept = None if work is None else _Kept(work, _identity(trainer, features, labels, size, references))
-    if kept is not None:
+    kept = None
+    if work is not None:
+        # Settings and records must be the same for finished models to count. Without the shape and the type, the same
+        # bytes in another shape would have the same hash.
+        digest = hashlib.blake2b(repr((features.shape, str(features.dtype))).encode(), digest_size=32)
+        digest.update(np.ascontiguousarray(features).data)
+        digest.update(np.ascontiguousarray(labels).data)
+        identity = {"trainer": trainer.settings(), "records": digest.hexdigest(), "size": size}
+        kept = _Kept(work, {**identity, "references": references})
         # Which records each model has: as noted, or noted now.
         noted = kept.read(_DEAL, marks.shape)
         if noted is None:
@@ -242,14 +248,3 @@ class _Kept:
         np.savez(content, values=values)
         with storage_errors("work", "write", self._folder.path):
             self._folder.write(name, content.getvalue())
-
-
-def _identity(
-    trainer: ReferenceTrainer, features: NDArray[Any], labels: NDArray[np.int64], size: int, references: int
-) -> dict[str, Any]:
-    """Return settings and records that must be the same for finished models to count."""
-    # Without them, the same bytes in another shape would have the same hash.
-    digest = hashlib.blake2b(repr((features.shape, str(features.dtype))).encode(), digest_size=32)
-    digest.update(np.ascontiguousarray(features).data)
-    digest.update(np.ascontiguousarray(labels).data)
-    return {"trainer": trainer.settings(), "records": digest.hexdigest(), "size": size, "references": references}

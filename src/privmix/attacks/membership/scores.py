@@ -246,17 +246,14 @@ class ReferenceModels:
         if self.logits.ndim != 2 or self.logits.shape != self.included.shape:
             raise InvalidInput("references", (self.logits.shape, self.included.shape), "logits and marks of (R, n)")
 
-    @property
-    def count(self) -> int:
-        return len(self.logits)
-
     def check(self, *, online: bool) -> None:
         """Raise :class:`InvalidInput` unless every record is left out, and for ``online`` taken in, twice or more."""
-        least_out = int((~self.included).sum(axis=0).min(initial=self.count))
-        least_in = int(self.included.sum(axis=0).min(initial=self.count))
+        count = len(self.logits)
+        least_out = int((~self.included).sum(axis=0).min(initial=count))
+        least_in = int(self.included.sum(axis=0).min(initial=count))
         if least_out < LEAST_REFERENCES or (online and least_in < LEAST_REFERENCES):
             allowed = f"more: each record has to be left out by {LEAST_REFERENCES} of them and in as many others"
-            raise InvalidInput("references", self.count, allowed)
+            raise InvalidInput("references", count, allowed)
 
 
 def lira_scores(
