@@ -1,6 +1,5 @@
 """The terminal: what the command line writes to it, and a passphrase that it reads from it."""
 
-import json
 import os
 import re
 import shlex
@@ -32,10 +31,6 @@ err: Final = Console(stderr=True, highlight=False)
 def plain(text: object) -> str:
     """Text from a file, safe to print: no markup, no control characters."""
     return escape(printable(str(text)))
-
-
-def print_json(content: Any) -> None:
-    typer.echo(json.dumps(content, indent=2))
 
 
 VARIABLE: Final = "PRIVMIX_KEY_PASSPHRASE"

@@ -35,7 +35,11 @@ def message(error: PrivmixError, command: Any, arguments: Sequence[str]) -> str:
     """Return an error's text, one line, in the words of the command that met it."""
     # A field is the command's option if the option was given or if no value was given. Otherwise it may belong to a
     # record or to a plan file, which have fields of the same names.
-    options = _options(command, arguments)
+    options = _own_options(command)
+    for word in arguments:
+        if (inner := getattr(command, "commands", {}).get(word)) is not None:
+            command = inner
+            options |= _own_options(command)
     flags = {field: _flag(option) for field, option in options.items()}
     # Errors of one part of a job belong to that part: their texts begin with its name.
     if isinstance(error, InvalidInput) and not error.about:
@@ -79,18 +83,8 @@ def _given(option: Any, arguments: Sequence[str]) -> list[str]:
     return [word.partition("=")[2] or after for word, after in pairs if word == flag or word.startswith(f"{flag}=")]
 
 
-def _options(command: Any, arguments: Sequence[str]) -> dict[str, Any]:
-    """Field -> option or argument, for the command that these words run."""
-    found = _own_options(command)
-    for word in arguments:
-        inner = getattr(command, "commands", {}).get(word)
-        if inner is not None:
-            command = inner
-            found |= _own_options(command)
-    return found
-
-
 def _own_options(command: Any) -> dict[str, Any]:
+    """Field -> option or argument."""
     found = {option.name: option for option in command.params}
     # An option may have another name than its flag.
     return found | {

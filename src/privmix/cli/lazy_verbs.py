@@ -91,7 +91,7 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
             return found
 
     # A callback makes it a group, however few of its verbs are there yet.
-    app = typer.Typer(cls=Group, **{"callback": _nothing, **settings})
+    app = typer.Typer(cls=Group, **{"callback": lambda: None, **settings})
     return app
 
 
@@ -149,10 +149,6 @@ def _source(module: str) -> str:
             if source.is_file():
                 return source.read_text(encoding="utf-8")
     raise ModuleNotFoundError(module)
-
-
-def _nothing() -> None:
-    """Run before every verb."""
 
 
 def _never() -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 import types
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import typer
 
-from privmix.cli.console import err, out, plain, print_json, progress_bars, tell_spent, with_passphrase
+from privmix.cli.console import err, out, plain, progress_bars, tell_spent, with_passphrase
 from privmix.cli.flags import with_flags
 from privmix.cli.frame import OPTIONS, TerminalCommand
 from privmix.commands.base import Command
@@ -163,7 +164,7 @@ def tell(found: Any, json_output: bool) -> None:
         err.print(f"[yellow]WARNING:[/] {plain(with_flags(line))}", soft_wrap=True)
     heeded = getattr(found, "warnings", ())
     if json_output:
-        print_json(found.to_dict())
+        typer.echo(json.dumps(found.to_dict(), indent=2))
     else:
         title, facts = found.shown()
         if (document := getattr(found, "document", None)) is not None:
