@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -132,17 +131,22 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
             found = features_in_memory(opened.source, extractor, progress)
             if not real and self.target is not None:
                 at = extractor.columns.index(self.target)
-                cells = [x[:, at].tolist() for x in opened.source.inputs(extractor.step)]
-                numbers += _numbers(extractor, self.target, list(itertools.chain(*cells)))
+                column = [cell for x in opened.source.inputs(extractor.step) for cell in x[:, at].tolist()]
+                numbers += _numbers(extractor, self.target, column)
             real.append(np.column_stack([_places(found.features, extractor), *([found.labels] if labelled else [])]))
         if self.control is not None:
             check_control(*real)
         rows = sampled(dataset, self.records, self.label, self.seed, progress=progress)
         states = table_states(extractor)
         sizes, names = [len(one.shares) for one in states], [one.name for one in states]
-        made = _places(_encoded(rows, extractor), extractor)
+        cells = np.empty((len(rows), len(extractor.columns)), dtype=object)
+        for place, name in enumerate(extractor.columns):
+            cells[:, place] = rows.arrow.column(name).to_pylist()
+        made = _places(extractor.transform(cells), extractor)
         if rows.label is not None:
-            made = np.column_stack([made, _labels(rows, facts.classes)])
+            of_class = {name: place for place, name in enumerate(facts.classes)}
+            labels = [of_class[name] for name in rows.arrow.column(rows.label).to_pylist()]
+            made = np.column_stack([made, np.array(labels, np.int64)])
             sizes, names = [*sizes, len(facts.classes)], [*names, rows.label]
         attacks = None
         if self.control is not None:
@@ -159,24 +163,12 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
 evaluate_table: Final = function(EvaluateTable)
 
 
-def _encoded(rows: SampledTable, extractor: Tabular) -> NDArray[np.float32]:
-    cells = np.empty((len(rows), len(extractor.columns)), dtype=object)
-    for place, name in enumerate(extractor.columns):
-        cells[:, place] = rows.arrow.column(name).to_pylist()
-    return extractor.transform(cells)
-
-
 def _numbers(extractor: Tabular, target: str, cells: list[Any]) -> list[NDArray[np.float64]]:
     """Return the numbers of a column, NaN where one is missing; nothing where the column is of another kind."""
     from privmix.features.table_cells import NumberKind
 
     kind = extractor.kinds[target]
     return [np.array(kind.values(cells, target), np.float64)] if isinstance(kind, NumberKind) else []
-
-
-def _labels(rows: SampledTable, classes: Sequence[str]) -> NDArray[np.int64]:
-    places = {name: place for place, name in enumerate(classes)}
-    return np.array([places[name] for name in rows.arrow.column(rows.label).to_pylist()], np.int64)
 
 
 def _places(features: NDArray[np.float32], extractor: Tabular) -> NDArray[np.int64]:
