@@ -58,7 +58,9 @@ def glance(context: Context) -> blocks.Card | None:
     for one in [one for one in context.of_kind("evaluation") if one.record.private][:2]:
         reference = one.content.number("reference_accuracy")
         note = "" if reference is None else f"{percent(reference)} without privacy"
-        numbers.append(blocks.NumberBlock(_titled("accuracy", one), percent(one.content.number("accuracy")), note))
+        split = one.content.text("split")
+        title = f"accuracy ({split})" if split else "accuracy"
+        numbers.append(blocks.NumberBlock(title, percent(one.content.number("accuracy")), note))
     audits = context.of_kind("audit", "canary-audit")
     # Audits of designs do not apply to a release, where there is one.
     audits = [one for one in audits if one.record.subject["id"] is not None] or audits
@@ -87,11 +89,6 @@ def glance(context: Context) -> blocks.Card | None:
     kinds = "evaluation", "audit", "canary-audit", "membership"
     private = any(one.record.private for one in context.of_kind(*kinds))
     return blocks.Card("Measured", [blocks.Numbers(numbers)], private=private) if numbers else None
-
-
-def _titled(name: str, one: ShownRecord) -> str:
-    split = one.content.text("split")
-    return f"{name} ({split})" if split else name
 
 
 def refutations(context: Context) -> list[blocks.Callout]:
@@ -237,6 +234,7 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
             "records", "none to show", "at least one record, which must be public with `audience` public"
         )
     first = glance(context)
+    subjects = [title for one in context.of_kind("guarantee") if (title := owners_words(one.content).get("title"))]
     sections = (
         guarantee_section(context),
         budget_section(context),
@@ -252,12 +250,15 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
         _environment()
         .get_template("page.html.j2")
         .render(
-            title=_title(context),
+            title="Privacy report" + (": " + ", ".join(subjects) if subjects else ""),
             about=_about(context),
             owner=audience == OWNER,
             style=Markup(files("privmix.reports").joinpath("templates", "page.css").read_text(encoding="utf-8")),
             refutations=refutations(context),
-            hero=[*headline(context), *([] if first is None else [first])],
+            hero=[
+                *(headline(one, context) for one in context.of_kind("guarantee")),
+                *([] if first is None else [first]),
+            ],
             sections=[section for section in sections if section.cards],
         )
     )
@@ -283,12 +284,6 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         is_page = False
     if path.is_symlink() or not is_page:
         raise InvalidInput("out", str(path), "a page of privmix report to overwrite, or a new file")
-
-
-def _title(context: Context) -> str:
-    said = [owners_words(one.content).get("title", "") for one in context.of_kind("guarantee")]
-    subjects = [title for title in said if title]
-    return "Privacy report" + (": " + ", ".join(subjects) if subjects else "")
 
 
 def _about(context: Context) -> list[str]:

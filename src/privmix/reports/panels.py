@@ -40,12 +40,8 @@ def card_of(one: ShownRecord, parts: list[blocks.Block], known: tuple[str, ...],
     )
 
 
-def headline(context: Context) -> list[blocks.Card]:
-    """Title, permitted recipients, and the meaning of epsilon: a card for each release or model."""
-    return [_headline_card(one, context) for one in context.of_kind("guarantee")]
-
-
-def _headline_card(one: ShownRecord, context: Context) -> blocks.Card:
+def headline(one: ShownRecord, context: Context) -> blocks.Card:
+    """Return title, permitted recipients, and the meaning of epsilon of a release or model."""
     content = one.content
     epsilon, adjacency = content.number("epsilon"), content.text("adjacency")
     kind = content.text("unit")
@@ -144,10 +140,6 @@ def _accountant(content: RecordFields) -> str:
     return f"upper bound, {name}" if content.flag("is_upper_bound") else "NOT an upper bound"
 
 
-def _delta_words(delta: float | None) -> str:
-    return "" if delta is None else "no exception" if delta == 0 else f"no guarantee {how_often(delta)}"
-
-
 def guarantee_section(context: Context) -> blocks.Section:
     """Curves with the operating point, beliefs, and the papers' figure for comparison."""
     shown_here = context.of_kind("guarantee")
@@ -175,7 +167,12 @@ def _guarantee_card(one: ShownRecord) -> blocks.Card:
             )
         )
     if epsilon is not None:
-        sure = blocks.Table(_worth(delta), ("believed before", "at most after"), list(beliefs(epsilon)))
+        # With delta, single findings may exceed it more often than delta: for a pair of datasets, all findings together
+        # are worth such beliefs plus the answer itself with chance delta.
+        worth = "Certainty of an attacker"
+        if delta:
+            worth = f"At best an attacker is this certain, and knows the answer {how_often(delta)}"
+        sure = blocks.Table(worth, ("believed before", "at most after"), list(beliefs(epsilon)))
         parts.append(blocks.ColumnsBlock([side for side in (drawn, [_stated(content), sure]) if side]))
         parts.append(blocks.Details("Epsilon by different ways of counting", [_comparison(content, epsilon)]))
     # Its statements have a section of their own.
@@ -199,22 +196,15 @@ def _stated(content: RecordFields) -> blocks.Table:
     """Return the promise in its terms, and the most that an attack detects."""
     epsilon, delta, power = content.number("epsilon"), content.number("delta"), content.fields("power")
     alpha, caught = power.number("alpha"), power.number("caught")
+    exception = f"no guarantee {how_often(delta)}" if delta else "no exception"
     rows = [
         ("epsilon", "–" if epsilon is None else f"{rounded_up(epsilon)}, {_accountant(content)}"),
-        ("delta", "–" if delta is None else f"{power_of_ten(delta)}: {_delta_words(delta)}"),
+        ("delta", "–" if delta is None else f"{power_of_ten(delta)}: {exception}"),
         ("unit", ", ".join(unit(content.text("adjacency"), content.text("unit")))),
     ]
     if alpha is not None and caught is not None:
         rows.append((f"detected at {percent(alpha, 0)} false alarms", f"at most {percent_up(caught)}"))
     return blocks.Table("The stated guarantee", ("", ""), rows, text=(1,))
-
-
-def _worth(delta: float | None) -> str:
-    # With delta, single findings may exceed it more often than delta: for a pair of datasets, all findings together are
-    # worth such beliefs plus the answer itself with chance delta.
-    if not delta:
-        return "Certainty of an attacker"
-    return f"At best an attacker is this certain, and knows the answer {how_often(delta)}"
 
 
 def _comparison(content: RecordFields, epsilon: float) -> blocks.Table:
@@ -268,10 +258,11 @@ def budget_section(context: Context) -> blocks.Section:
 
 def _card(one: ShownRecord, context: Context) -> blocks.Card:
     content = one.content
-    source = content.text("source")
-    parts: list[blocks.Block] = [
-        blocks.Callout("warning" if source in ("named", "unsigned") else "note", *_origin(content, source))
-    ]
+    source, key = content.text("source"), content.text("key_id")
+    title = f"Dataset {content.text('dataset')}, as of {content.text('date')}"
+    text = _SOURCES.get(source, _SOURCES["unsigned"]) + (f" Key {key}." if key else "")
+    tone: blocks.Tone = "warning" if source in ("named", "unsigned") else "note"
+    parts: list[blocks.Block] = [blocks.Callout(tone, title, text)]
     budget, delta, spent, left = (content.number(name) for name in ("epsilon", "delta", "spent", "left"))
     numbers = []
     if budget is not None and spent is not None and left is not None and delta is not None:
@@ -295,13 +286,6 @@ def _cap(content: RecordFields) -> str:
         f"The total covers persons with at most {figure(most)} records. A charge per record covers that many records "
         f"together; the owner declared that no person has more."
     )
-
-
-def _origin(content: RecordFields, source: str) -> tuple[str, str]:
-    key = content.text("key_id")
-    by = f" Key {key}." if key else ""
-    title = f"Dataset {content.text('dataset')}, as of {content.text('date')}"
-    return title, _SOURCES.get(source, _SOURCES["unsigned"]) + by
 
 
 def _charges(content: RecordFields) -> blocks.Table:

@@ -73,17 +73,16 @@ def _utility_card(one: ShownRecord) -> blocks.Card:
         keys = [blocks.KeyBlock("blue-dot", "with privacy")] + (
             [blocks.KeyBlock("dashed-ink", "without")] if reference is not None else []
         )
-        rows = [(figure(at), percent(value), _interval(low, high, value)) for at, value, low, high in points]
+        rows = [
+            (figure(at), percent(value), f"{percent(low)} to {percent(high)}" if low < value or high > value else "–")
+            for at, value, low, high in points
+        ]
         if reference is not None:
             rows.append(("without privacy", percent(reference), "–"))
         table = blocks.Table(f"{metric} by epsilon", ("ε", metric, "interval"), rows)
         drawn = blocks.Figure(svg, "A larger ε means weaker protection and less noise.", keys)
         parts.append(blocks.ColumnsBlock([[drawn], [table]]))
     return card_of(one, parts, ("points", "metric", "reference_accuracy"), "Accuracy against epsilon")
-
-
-def _interval(low: float, high: float, value: float) -> str:
-    return f"{percent(low)} to {percent(high)}" if low < value or high > value else "–"
 
 
 def _evaluation_card(one: ShownRecord) -> blocks.Card:
@@ -100,7 +99,12 @@ def _evaluation_card(one: ShownRecord) -> blocks.Card:
         heads = ("measure", "this model", *(["without privacy"] if reference else []), "without a model")
         more.append(blocks.Table("Every measure, compared with guessing without a model", heads, rows))
     more += _by_class(one)
-    if groups := _group_rows(content.several("groups")):
+    groups = []
+    for part in content.several("groups"):
+        shares = [part.number(name) for name in ("accuracy", "balanced_accuracy", "majority_accuracy")]
+        cells = (figure(part.number("n")), *map(percent, shares), decimal(part.number("auc")))
+        groups.append((part.text("group"), *cells))
+    if groups:
         heads = ("group", "records", "accuracy", "balanced", "always one class", "AUC")
         more.append(blocks.Table("By group", heads, groups))
     parts += [blocks.Details("Every measure, each class, each group", more)] if more else []
@@ -221,14 +225,6 @@ def _by_class(one: ShownRecord) -> list[blocks.Block]:
         lines = [(name, figure(counts.get(name)), percent(value)) for name, value in shown]
         found.append(blocks.Table(caption, ("class", "records", "recall"), lines))
     return found
-
-
-def _group_rows(groups: list[RecordFields]) -> list[tuple[str, ...]]:
-    rows = []
-    for one in groups:
-        shares = [one.number(part) for part in ("accuracy", "balanced_accuracy", "majority_accuracy")]
-        rows.append((one.text("group"), figure(one.number("n")), *map(percent, shares), decimal(one.number("auc"))))
-    return rows
 
 
 _EVALUATION_FIELDS = (

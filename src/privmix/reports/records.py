@@ -61,13 +61,10 @@ def public_values(values: Any) -> Any:
     if isinstance(values, str):
         return last_name(values)
     if isinstance(values, Mapping):
-        return {key: value if _are_names(key, value) else public_values(value) for key, value in values.items()}
+        # As one text, names may be `@FILE`.
+        listed = {key for key in _NAMES if isinstance(values.get(key), Sequence) and not isinstance(values[key], str)}
+        return {key: value if key in listed else public_values(value) for key, value in values.items()}
     return [public_values(value) for value in values] if isinstance(values, Sequence) else values
-
-
-def _are_names(key: Any, value: Any) -> bool:
-    # As one text they may be `@FILE`.
-    return key in _NAMES and isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _last(text: str) -> str:
