@@ -198,7 +198,7 @@ class Studio:
         """Stop the release that is made; what was paid for is kept."""
         run = self._found(request)
         # A page that was left open may name a run that has ended.
-        if run is self.desk.running:
+        if run is self.desk.runs.running:
             await run_in_threadpool(self.desk.runs.close)
         return self.desk.to(f"run/{run.id}")
 

@@ -20,7 +20,7 @@ from privmix.fields import printable
 from privmix.reports import page as report_page
 from privmix.rounding import exact, percent_up, rounded_down, rounded_up
 from privmix.studio.asked import Column, FormData
-from privmix.studio.runs import FormKeys, Runs, StudioRun
+from privmix.studio.runs import FormKeys, Runs
 from privmix.studio.security import AccessGuard
 
 _HERE: Final = Path(__file__).parent
@@ -141,12 +141,8 @@ class Desk:
         self.runs: Final = Runs()
         self.keys: Final = FormKeys()
 
-    @property
-    def running(self) -> StudioRun | None:
-        return self.runs.running
-
     def page(self, name: str, status: int = 200, **content: Any) -> HTMLResponse:
-        shared = {"root": self.root, "place": self.folder, "running": self.running}
+        shared = {"root": self.root, "place": self.folder, "running": self.runs.running}
         return HTMLResponse(render(name, **shared, **content), status)
 
     def to(self, path: str) -> RedirectResponse:
