@@ -10,7 +10,7 @@ import stat
 from collections.abc import Collection, Mapping
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from privmix.errors import InvalidInput, StorageError, Unquoted
 from privmix.fields import is_printable
@@ -83,7 +83,7 @@ def parse_json(content: bytes | str, name: str) -> Any:
         raise InvalidInput(name, Unquoted("deeper nesting"), f"JSON of at most {_DEEPEST} levels")
     try:
         found = json.loads(
-            text, parse_int=_integer, parse_float=_number, parse_constant=_refuse, object_pairs_hook=_object
+            text, parse_int=_integer, parse_float=_number, parse_constant=_number, object_pairs_hook=_object
         )
         if _SURROGATE.search(text):
             json.dumps(found, ensure_ascii=False).encode()
@@ -200,10 +200,6 @@ def _number(digits: str) -> float:
     if not math.isfinite(value):
         raise ValueError
     return value
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -23,8 +23,6 @@ _GO, _FAILED = b"go", b"failed"
 class ProcessLost(StorageError):
     """Another process of the run is gone, or can't be reached; the run can be resumed."""
 
-    keeps_run = True
-
 
 @dataclass(frozen=True)
 class World:
