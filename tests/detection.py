@@ -127,6 +127,21 @@ FAULTS: Final = (
         "tests/audits/test_planted_bugs.py::test_the_real_engine_passes[two-stage]",
     ),
     Fault(
+        "errors of a model are not clipped",
+        "designs/corrected/engine.py",
+        "errors = clip_l2(model.errors(records, labels) / ERROR_BOUND, 1.0)",
+        "errors = model.errors(records, labels) / ERROR_BOUND",
+        "tests/designs/test_corrected.py::test_nobody_adds_more_than_the_bound_under_any_model",
+        "tests/audits/test_planted_bugs.py::test_the_real_engine_passes[corrected-moments]",
+    ),
+    Fault(
+        "the errors of all models have one noise",
+        "designs/corrected/engine.py",
+        'streams.lent("error noise", number)',
+        'streams.lent("error noise")',
+        "tests/attacks/test_noise_scale.py::test_right_noise_passes",
+    ),
+    Fault(
         "a record joins twice as many rows as are priced",
         "mechanisms/sampling.py",
         "return draw_rectangle(generator, rows, records, self.sampling_rate)",

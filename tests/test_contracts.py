@@ -23,6 +23,7 @@ from privmix.certificate.notes import SeriesLink
 from privmix.certificate.sealed_key import Commitment, Terms
 from privmix.certificate.signing import Subject
 from privmix.data.overlap import InputHashes, Sketch
+from privmix.designs.corrected.released import CorrectedSecondMoments
 from privmix.designs.stages.released import ThreeStageMoments, TwoStageMoments
 from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.errors import InvalidInput
@@ -69,7 +70,7 @@ def moments(kind: type[Any]) -> Any:
     """Of two features and two classes: arrays of ones in the shapes that the stages give them."""
     shapes = {"second": (2, 2), "cross": (2, 2), "label_sums": (2,), "directions": (2, 2), "means": (2, 2)}
     shapes |= {"norms": (29,), "within": (2, 2), "class_directions": (2, 2), "class_means": (2, 2)}
-    shapes |= {"class_within": (2, 2, 2), "class_second": (2, 2, 2)}
+    shapes |= {"class_within": (2, 2, 2), "class_second": (2, 2, 2), "models": (1, 3, 2), "errors": (1, 3, 2)}
     given = {name: np.ones(shapes[name], np.float32) for name in fields.names_of(kind) if name in shapes}
     rest = {name: 1.0 for name in fields.names_of(kind) if name not in shapes}
     return kind(**given, **rest | {"records": 4})
@@ -110,6 +111,7 @@ def examples() -> dict[type[Any], Any]:
         NormalWeights(10, 5),
         moments(SecondMoments),
         moments(ClassSecondMoments),
+        moments(CorrectedSecondMoments),
         moments(TwoStageMoments),
         moments(ThreeStageMoments),
         Lattice(8),

@@ -42,6 +42,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "merf": {"design": "merf", "frequencies": 64},
     "hermite": {"design": "hermite", "order": 4, "pairs": 3, "pair_order": 4},
     "class-moments": {"design": "class-moments"},
+    "corrected-moments": {"design": "corrected-moments"},
     "two-stage": {"design": "two-stage"},
     "three-stage": {"design": "three-stage"},
 }
@@ -59,6 +60,7 @@ NOISES = {
     "label sums": ("moments", "label sum noise"),
     "class embeddings": ("merf", "embedding noise"),
     "class sizes": ("hermite", "class size noise"),
+    "errors": ("corrected-moments", "error noise"),
     "norms": ("two-stage", "norm count noise"),
     "scatter within classes: diagonal": ("two-stage", "scatter noise: diagonal"),
     "scatter within classes: off diagonal": ("two-stage", "scatter noise"),
@@ -214,7 +216,9 @@ def forgetful(monkeypatch: pytest.MonkeyPatch, purpose: str, instead: str | None
 
 
 @pytest.mark.parametrize(
-    ("name", "plan"), [("feature", plan_of("classwise")), ("gradient", TRAINING)], ids=["tile", "step"]
+    ("name", "plan"),
+    [("feature", plan_of("classwise")), ("error", plan_of("corrected-moments")), ("gradient", TRAINING)],
+    ids=["tile", "correction", "step"],
 )
 def test_noise_of_one_tile_or_step_for_all_is_caught(name: str, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     forgetful(monkeypatch, f"{name} noise")

@@ -43,7 +43,7 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 # Designs that weigh persons by their records take a K.
 WEIGHING = {name for name in PLANS if "means" in name or "full-batch" in name} | {
-    *(name for name in PLANS if name.startswith(("moments", "class-moments", "two-stage", "three-stage"))),
+    *(name for name in PLANS if name.startswith(("moments", "class-moments", "corrected", "two-stage", "three-stage"))),
     *("gaussian-mixing", "merf", "hermite"),
 }
 every_plan = pytest.mark.parametrize("name", PLANS)
@@ -135,7 +135,7 @@ def features_of_every_record(sums: EmbeddingSums, records: PrivateRecords, weigh
     sums.add(records, weights.labels)
 
 
-STAGES = ("moments", "class-moments", "two-stage", "three-stage")
+STAGES = ("moments", "class-moments", "corrected-moments", "two-stage", "three-stage")
 # Bugs: what each takes the place of, and the plans in which it must show.
 PLANTED: list[tuple[type[Any], str, Any, tuple[str, ...]]] = [
     (RecordWeights, "records", property(lambda weights: np.ones(len(weights.labels))), STAGES),

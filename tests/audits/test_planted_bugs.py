@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privmix.audits.audit import audit_plan
 from privmix.audits.bounds import AuditVerdict
 from privmix.audits.worst_case import EngineFactory, real_engine
+from privmix.designs.corrected import engine as corrected_engine
 from privmix.designs.stages import engine as stages_engine
 from privmix.engine import rows as engine
 from privmix.engine import tiles
@@ -44,7 +45,7 @@ OWN: dict[str, dict[str, Any]] = {
 }
 # The fewer where each run is one trial. Two thirds of the noise were refuted by so many in 18 of 20
 # audits or more, and half of it by half as many in all.
-FEWER = dict.fromkeys(("poisson-centred", "two-stage", "three-stage"), 1600)
+FEWER = dict.fromkeys(("poisson-centred", "corrected-moments", "two-stage", "three-stage"), 1600)
 FEWER |= {"fixed": 2000, "laplace": 4000, "random-weight": 2000}
 DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     name: ({**choices, "centre": "none", **OWN.get(name, {})}, FEWER.get(name, 8000))
@@ -53,7 +54,7 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
 }
 # One trial a run: an audit takes seconds. Of such designs two-stage, which has an engine of its own, is for every
 # day; the others' engines are those of designs that take less.
-DEAR = {"moments-series", "poisson-centred", "fixed", "laplace", "random-weight", "three-stage"}
+DEAR = {"moments-series", "poisson-centred", "fixed", "laplace", "random-weight", "corrected-moments", "three-stage"}
 
 
 def of(*names: str) -> pytest.MarkDecorator:
@@ -169,6 +170,7 @@ def test_noise_of_one_tile_for_all_is_caught() -> None:
     "moments",
     "moments-no-label",
     "class-moments",
+    "corrected-moments",
     "two-stage",
 )
 def test_missing_clipping_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +201,13 @@ def unclipped(scatter: stages_engine.Scatter, residuals: NDArray[Any], labels: N
         total += own.T @ own
 
 
+def unpaid_errors(sums: corrected_engine.ErrorSums, streams: SecretStreams, number: int) -> NDArray[np.float32]:
+    """Of the last model without noise."""
+    return np.float32(sums._sums * sums._part.unit) if number == 2 else ERRORS(sums, streams, number)
+
+
 RELEASED, ADD = stages_engine.Scatter.released, stages_engine.Scatter.add
+ERRORS = corrected_engine.ErrorSums.released
 
 
 @pytest.mark.parametrize(
@@ -211,8 +219,13 @@ RELEASED, ADD = stages_engine.Scatter.released, stages_engine.Scatter.add
         ("three-stage", stages_engine.Scatter, "add", unclipped),
         # Records were clipped before: the map makes them long again.
         ("two-stage", stages_engine, "clip_l2", lambda residuals, bound: residuals),
+        ("corrected-moments", corrected_engine.ErrorSums, "released", unpaid_errors),
+        ("corrected-moments", corrected_engine, "clip_l2", lambda errors, bound: errors),
     ],
-    ids=["norms not paid for", "scatter not paid for", "class residuals not clipped", "residuals not clipped"],
+    ids=[
+        *("norms not paid for", "scatter not paid for", "class residuals not clipped", "residuals not clipped"),
+        *("errors not paid for", "errors not clipped"),
+    ],
 )
 def test_bugs_of_later_stages_are_caught(
     design: str, where: Any, what: str, bug: Any, monkeypatch: pytest.MonkeyPatch

@@ -64,6 +64,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "class-moments": {"design": "class-moments", "centre": "none"},
     "class-moments-centred": {"design": "class-moments"},
     "moments-series": {"design": "moments-series", "steps": 4},
+    "corrected-moments": {"design": "corrected-moments", "centre": "none"},
+    "corrected-moments-centred": {"design": "corrected-moments"},
     "merf": {"design": "merf", "frequencies": 5},
     "hermite": {"design": "hermite", "order": 20, "pair_order": 20, "pairs": 3},
     "two-stage": {"design": "two-stage", "centre": "none"},

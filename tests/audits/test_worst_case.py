@@ -106,7 +106,10 @@ def test_training_under_both_adjacencies(adjacency: Adjacency) -> None:
     assert audit_training(plan, 0.1, runs=6000, confidence=1 - 2e-7, seed=0).violated
 
 
-@pytest.mark.parametrize("design", ["two-stage", pytest.param("three-stage", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "design",
+    ["two-stage", *(pytest.param(one, marks=pytest.mark.thorough) for one in ("three-stage", "corrected-moments"))],
+)
 def test_two_stages_show_the_canary_in_every_query(design: str) -> None:
     """Log-likelihood ratios are those of one Gaussian query of the joint noise."""
     # Three statistics of 400 draws, each beyond its bounds with chance 2e-10; 2/3 of the width is rejected with 1 -

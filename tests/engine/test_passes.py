@@ -96,6 +96,7 @@ def numbers(found: list[Any]) -> list[Any]:
     ("name", "per_person"),
     [
         *((name, many) for name in ("moments", "class-moments", "two-stage", "three-stage") for many in (None, 1, 3)),
+        *(("corrected-moments", many) for many in (None, 3)),
         ("merf", None),
         ("hermite", 3),
     ],
@@ -133,7 +134,7 @@ def test_panels_of_products_in_parts_are_those_of_one_machine(cut: Cut) -> None:
     assert max(map(len, cut.sent)) < 0.6 * alone
 
 
-@pytest.mark.parametrize("name", ["moments", "three-stage", "merf", "gaussian-mixing"])
+@pytest.mark.parametrize("name", ["moments", "three-stage", "corrected-moments", "merf", "gaussian-mixing"])
 def test_no_key_to_the_noise_and_no_record_travels_with_a_pass(cut: Cut, name: str) -> None:
     """Records go as a path or through the object store, which this stand-in leaves out."""
     records = records_of(150, 150, None)

@@ -30,6 +30,7 @@ CLASSES = ("ant", "bee", "cat")
 ROWS: dict[str, Any] = {"mixup_degree": 8}
 DESIGNS: dict[str, dict[str, Any]] = {
     **{name: {"design": name} for name in ("moments", "class-moments", "two-stage", "three-stage", "gaussian-mixing")},
+    "corrected-moments": {"design": "corrected-moments"},
     **{name: {"design": name, **ROWS} for name in ("poisson", "allocation", "fixed", "random-weight", "hierarchical")},
     **{f"{one}-means": {"design": one, **ROWS, "person_mean": True} for one in ("poisson", "fixed", "random-weight")},
     "classwise": {"design": "classwise", **ROWS},
