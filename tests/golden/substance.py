@@ -55,6 +55,7 @@ def learners() -> Values:
     found: Values = {}
     x, y = records()
     of = {"poisson": ("discriminant", "generalized-kl", "noise-aware-ridge"), "moments": ("second-moments",)}
+    of["corrected-moments"] = ("corrected",)
     for design, names in (of | {name: (name,) for name in ("two-stage", "three-stage")}).items():
         plan = ReleaseConfig(records=len(x), dim=x.shape[1], classes=CLASSES, design=design).calibrate(20.0, 1e-3)
         facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (x.shape[1],)}
