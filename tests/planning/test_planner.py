@@ -19,7 +19,7 @@ from privmix.features.projected import Projected
 from privmix.features.scattering import Scattering
 from privmix.features.tabular import Tabular
 from privmix.learning.base import LEARNERS
-from privmix.learning.data_model import DataModel
+from privmix.learning.data_model import DataModel, Measures
 from privmix.learning.discriminant import DiscriminantClassifier
 from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.planning import PlannerChoice, ReleaseConfig, choose_design, planner, predict_accuracy
@@ -247,7 +247,7 @@ def test_what_a_third_stage_adds_rises_with_its_directions_up_to_those_that_were
     left = {}
     for records in (2_000, 20_000, 2_000_000):
         plan = config(records=records, design=ThreeStage()).calibrate(1.0, 1e-5)
-        left[plan.class_directions] = learner.errors_left(plan, model)
+        left[plan.class_directions] = 1 - learner.improved(Measures(0.0, 0.0, 0.0), plan, model).accuracy
         plain = predict_accuracy(plan, replace(model, own_shapes=0.0)).accuracy
         expected = 1 - (1 - plain) * left[plan.class_directions]
         assert predict_accuracy(plan, model).accuracy == pytest.approx(expected)

@@ -18,7 +18,7 @@ from privmix._registry import Registry
 from privmix.errors import InvalidInput, NotPrivateWarning
 from privmix.learning.calibration import temperature_of
 from privmix.learning.class_statistics import ClassPrior, class_statistics
-from privmix.learning.data_model import DataModel
+from privmix.learning.data_model import DataModel, Measures
 from privmix.learning.forecast import LinearRule
 from privmix.learning.rows import as_release, slices
 from privmix.plans.plan import Plan
@@ -278,9 +278,9 @@ class ReleaseLearner:
         return None
 
     @classmethod
-    def errors_left(cls, plan: Plan, model: DataModel) -> float:
-        """Share of :meth:`forecast`'s errors that the learner's further steps leave; above 1 where these mislead."""
-        return 1.0
+    def improved(cls, found: Measures, plan: Plan, model: DataModel) -> Measures:
+        """Return what the learner's further steps make of the measures of :meth:`forecast`."""
+        return found
 
     @abstractmethod
     def _check_params(self) -> None:

@@ -11,7 +11,7 @@ from privmix.designs.corrected.plan import CORRECTED
 from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, ClassMoments, Moments
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning.base import LEARNERS
-from privmix.learning.data_model import DataModel
+from privmix.learning.data_model import DataModel, Measures
 from privmix.learning.holdings import ONE_EACH
 from privmix.planning import choice
 from privmix.planning.config import ReleaseConfig
@@ -40,13 +40,10 @@ def predict_accuracy(
         if rule is None:
             raise InvalidInput("learner", name, f"one whose accuracy on design {plan.design} can be forecast")
         found.append(model.measured(*rule, seed=seed))
-    linear, balanced, auc = (float(value) for value in np.mean(found, axis=0))
-    # The model's attainable accuracy is that of linear rules: scatters of classes may add to it.
-    left, least = kind.errors_left(plan, model), 1 / len(model.shares)
-    accuracy = max(least, 1 - (1 - linear) * left)
+    mean = Measures(*(float(value) for value in np.mean(found, axis=0)))
+    accuracy, balanced, auc = kind.improved(mean, plan, model)
     if not model.known_shares:
-        return choice.PredictedAccuracy(accuracy, name)
-    balanced, auc = max(least, 1 - (1 - balanced) * left), max(0.5, 1 - (1 - auc) * left)
+        return choice.PredictedAccuracy(max(1 / len(model.shares), accuracy), name)
     return choice.PredictedAccuracy(accuracy, name, balanced, auc, float(model.shares.max()))
 
 

@@ -22,7 +22,7 @@ Reals = NDArray[np.float64]
 _TRUST: Final = 0.7
 # Records that stand for the private ones in the Hessian, with a fixed seed. Their numbers and log odds are limited: a
 # small file may be a release of very many classes.
-_RECORDS, _RECORDS_A_CLASS, _NUMBERS, _SEED = 4000, 40, 2**26, 0
+_RECORDS, _RECORDS_A_CLASS, _NUMBERS, _SEED = 4000, 40, 2**24, 0
 # Numerical: with more left, other machines would end elsewhere where features are nearly dependent.
 _STEPS, _LEFT = 400, 1e-8
 # Log odds are rounded to whole steps before they become probabilities; those farther behind the best count alike.

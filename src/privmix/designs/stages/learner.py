@@ -14,7 +14,7 @@ from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.learning.base import LEARNERS, LinearLearner, ReleaseFacts, check_arrays
-from privmix.learning.data_model import DataModel
+from privmix.learning.data_model import DataModel, Measures
 from privmix.learning.forecast import DrawnMoments, LinearRule
 from privmix.learning.spectrum import AdditiveNoise, known_variance
 from privmix.plans.plan import Plan
@@ -201,10 +201,12 @@ class ThreeStageClassifier(TwoStageClassifier):
         return f"{super().summary}, {len(self.axes_)} for each class"
 
     @classmethod
-    def errors_left(cls, plan: Plan, model: DataModel) -> float:
-        """As many as public data lose by it along as many directions as the plan has for each class."""
+    def improved(cls, found: Measures, plan: Plan, model: DataModel) -> Measures:
+        """As many errors are left as on public data, with as many directions as the plan has for each class."""
         assert isinstance(plan, ThreeStagePlan)
-        return math.exp(-model.own_shapes * min(plan.class_directions, _MEASURED))
+        left = math.exp(-model.own_shapes * min(plan.class_directions, _MEASURED))
+        # The model's attainable accuracy is that of linear rules: scatters of classes may add to it.
+        return found._replace(accuracy=max(1 / len(model.shares), 1 - (1 - found.accuracy) * left))
 
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
         moments = release.beside
