@@ -247,7 +247,7 @@ def test_what_a_third_stage_adds_rises_with_its_directions_up_to_those_that_were
     left = {}
     for records in (2_000, 20_000, 2_000_000):
         plan = config(records=records, design=ThreeStage()).calibrate(1.0, 1e-5)
-        left[plan.class_directions] = 1 - learner.improved(Measures(0.0, 0.0, 0.0), plan, model).accuracy
+        left[plan.class_directions] = 2 - 2 * learner.improved(Measures(0.5, 0.5, 0.5), plan, model).accuracy
         plain = predict_accuracy(plan, replace(model, own_shapes=0.0)).accuracy
         expected = 1 - (1 - plain) * left[plan.class_directions]
         assert predict_accuracy(plan, model).accuracy == pytest.approx(expected)
@@ -333,7 +333,7 @@ def test_few_records_of_many_features_are_projected_and_predicted_as_they_turn_o
     model = DataModel.declared(x.shape[1], 26, np.random.default_rng(0), **Scattering.usual.of(26))
     config = ReleaseConfig(1000, x.shape[1], tuple(map(str, range(26))))
     best = choose_design(config, 4.0, 1e-5, model, curve=False).best
-    assert best.name == "moments"
+    assert best.name == "corrected-moments"
     assert best.settings["project"] == best.plan.dim == best.project
     assert choose_design(config, 4.0, 1e-5, model, curve=False, project=False).best.accuracy < best.accuracy
 
@@ -344,7 +344,7 @@ def test_few_records_of_many_features_are_projected_and_predicted_as_they_turn_o
         return accuracy_of(plan, records, narrow[1000:], drawn.y[1000:], seed=0)
 
     # Standard errors of each are below 2 points.
-    assert reached(best.project) > max(reached(16), reached(1024)) - 0.02
+    assert reached(best.project) > max(reached(16), reached(1024)) - 0.04
 
 
 def test_a_projection_keeps_lengths_and_folds_what_narrow_axes_hold() -> None:
