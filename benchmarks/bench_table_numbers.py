@@ -191,6 +191,7 @@ def report(runs: list[dict[str, Any]]) -> None:
     ]
     heads = ["table", "numbers, % of the columns", "decay", "concentration", "distance from the mean", "own bound"]
     told = []
+    alone = ", ".join(f"{np.mean(means[epsilon, 'moments']):.1f}% at {epsilon:g}" for epsilon in EPSILONS)
     for start, what in (("", "releases"), (f"{TRAINING} ", "trainings")):
         for epsilon in EPSILONS:
             before, now = (means[epsilon, start + way] for way in ("before", "now"))
@@ -199,7 +200,7 @@ def report(runs: list[dict[str, Any]]) -> None:
                 f"Epsilon {epsilon:g}, {what}: {np.mean(before):.1f}% with numbers on [0, 1], {np.mean(now):.1f}% now, "
                 f"in the mean of {len(now)} tables; {lost} lose more than a point."
             )
-        told.append(f"By `moments` alone: {np.mean(means[epsilon, 'moments']):.1f}%.")
+    told.append(f"Design `moments` alone: {alone}.")
     summary = {f"{way}, epsilon {epsilon:g}": float(np.mean(of)) for (epsilon, way), of in means.items()}
     common.save(
         "table_numbers",
