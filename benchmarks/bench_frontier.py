@@ -31,7 +31,7 @@ OWN, PRIOR, TRAINED, BASELINE, CLAIM = (
     "earlier release",
     "as published",
 )
-OURS = re.compile("(second )?moments|(one|two|three)[- ]stage|auto|goal table")
+OURS = re.compile("(second |corrected[- ])?moments|(one|two|three)[- ]stage|auto|goal table")
 # Runs without the name of their data set.
 UNNAMED = {
     "class_descriptions": "banking77",
