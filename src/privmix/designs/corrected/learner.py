@@ -18,8 +18,8 @@ from privmix.plans.plan import Plan
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 
-# Corrections gain the least of these parts of the first model's errors, of its distance from the best linear rule, and
-# of its own distance from a guess, as on public tables and texts.
+# Corrections gain the least of three parts: of the first model's errors, of its distance from the best linear rule,
+# and of that from a guess. The parts are those of public tables and texts.
 _OF_ERRORS: Final = 0.2
 _OF_DISTANCE: Final = 0.6
 _OF_REACHED: Final = 0.5
