@@ -151,8 +151,11 @@ def test_no_record_moves_a_query_by_more_than_its_noise_is_scaled_to(name: str, 
 @every_plan
 def test_the_worst_record_comes_within_a_hundredth(name: str) -> None:
     """Declared sensitivity is tight, except for labels (and so rows) of replaced records."""
-    plan = worst_plan(name)
-    found = measured(plan, far_apart())
+    plan, records = worst_plan(name), far_apart()
+    # A model may be right about the record, but not under each label.
+    labels = range(3) if name.startswith("corrected") else records.labels[:1]
+    tried = [measured(plan, replace(records, labels=np.append(one, records.labels[1:]))) for one in labels]
+    found = max(tried, key=lambda one: min(query.share for query in one.values()))
     assert exceeded(found) == set()
     replaced = plan.adjacency is Adjacency.REPLACE_ONE
     for query, one in found.items():
