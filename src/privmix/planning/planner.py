@@ -130,7 +130,8 @@ def choose_design(
         raise refusals[0][1]
     candidates = []
     for name, (chosen, plan, predicted) in best.items():
-        reached = [predicted, *(predict_accuracy(plan, edge) for edge in edges)]
+        # One draw is enough for a range.
+        reached = [predicted, *(predict_accuracy(plan, edge, draws=1) for edge in edges)]
         low, high = _range([one.accuracy for one in reached])
         candidates.append(
             choice.Candidate(
