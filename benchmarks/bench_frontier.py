@@ -260,7 +260,7 @@ def _crossing(one: Mapping[float, float], other: Mapping[float, float]) -> tuple
 def _draw_first() -> None:
     figure = new_figure(6.2, 6.6)
     figure.suptitle(
-        "A release keeps most accuracy at epsilon 1.\nFrom there, DP-SGD keeps more on questions and photos.",
+        "A release keeps most accuracy at epsilon 1.\nFrom there, DP-SGD keeps a little more on photos.",
         fontsize=13,
         fontweight="bold",
     )
