@@ -188,9 +188,10 @@ class NeighbourCurve:
     by_absence: NDArray[np.float64]
 
     @classmethod
-    def of_event(cls, event: Event, adjacency: Adjacency) -> Self:
-        """Return the curve of ``event`` by its privacy loss distribution."""
-        return cls(adjacency, *_divergences(event, adjacency))
+    def of_event(cls, event: Event, adjacency: Adjacency, *, points: int = _POINTS) -> Self:
+        """Return the curve of ``event`` by its privacy loss distribution; more ``points`` are tighter."""
+        check_integer("points", points, low=2)
+        return cls(adjacency, *_divergences(event, adjacency, points))
 
     @classmethod
     def of_point(cls, epsilon: float, delta: float, adjacency: Adjacency) -> Self:
@@ -253,12 +254,12 @@ class NeighbourCurve:
 
 # Hundreds of divergences a curve, which depend on the question alone.
 @lru_cache(maxsize=32)
-def _divergences(event: Event, adjacency: Adjacency) -> tuple[NDArray[np.float64], ...]:
+def _divergences(event: Event, adjacency: Adjacency, points: int) -> tuple[NDArray[np.float64], ...]:
     """Epsilons, and bounds on the divergences there by a record's presence and by its absence; read-only."""
     loss = PldAccountant().loss(event, adjacency)
     top = min(_MOST_EPSILON, max(loss.epsilon(_LEAST_DELTA), 1e-9))
     # Closer together where epsilon is small: large probabilities have their best epsilon there.
-    epsilons = top * np.linspace(0.0, 1.0, _POINTS) ** 2
+    epsilons = top * np.linspace(0.0, 1.0, points) ** 2
     # "Remove" compares the output with a record to that without it.
     deltas = np.array([[side.delta(float(one)) for one in epsilons] for side in loss.directions])
     deltas = np.minimum.accumulate(np.minimum(deltas, 1.0), axis=1)
